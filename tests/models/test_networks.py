@@ -1,0 +1,247 @@
+"""One battery for every network. A new backbone's test is a line in BACKBONES."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tagseg
+from tagseg.models import Network
+from tests.compare import assert_close
+
+BACKBONES = [
+    "wideresnet38",
+    "vgg16",
+    "resnet50",
+    "resnet101",
+    "resnet18",
+    "mobilenetv2_100",
+    "efficientnet_lite0",
+    "convnext_tiny",
+    "densenet121",
+    "regnety_002",
+    "hrnet_w18_small",  # takes only sides that are multiples of 32
+    "ghostnet_100",  # supports no dilation
+    "inception_v3",  # takes only pictures of 75 pixels and more
+]
+CLASSES = 3
+Builder = Callable[..., Network]
+each_backbone = pytest.mark.parametrize("backbone", BACKBONES)
+each_kind = pytest.mark.parametrize("build", [tagseg.build_model, tagseg.build_cam], ids=["method", "cam"])
+
+
+@pytest.fixture(scope="module", params=BACKBONES)
+def backbone(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=[tagseg.build_model, tagseg.build_cam], ids=["method", "cam"])
+def model(request: pytest.FixtureRequest, backbone: str) -> Network:
+    """One network for all tests that do not change it."""
+    torch.manual_seed(0)
+    network: Network = request.param(backbone, CLASSES)
+    return network.eval()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("size", [(32, 32), (33, 47), (101, 64)])
+def test_any_size(model: Network, size: tuple[int, int]) -> None:
+    out = model(torch.randn(2, 3, *size))
+    assert out.scores.shape == (2, CLASSES)
+    assert out.masks.shape == (2, 1 + CLASSES, *size)
+    assert out.scores.isfinite().all()
+    assert out.masks.isfinite().all()
+    assert out.masks.min() >= 0
+    assert out.logits.shape[1] == (1 + CLASSES if isinstance(model, tagseg.Segmenter) else CLASSES)
+    if isinstance(model, tagseg.Segmenter):
+        assert torch.allclose(out.masks.sum(1), torch.ones(2, *size), atol=1e-5)
+        small = model(torch.randn(2, 3, *size), full_size=False)
+        assert small.masks.shape == small.logits.shape
+
+
+@torch.inference_mode()
+def test_batch_does_not_matter(model: Network) -> None:
+    pictures = torch.randn(3, 3, 40, 48)
+    together, alone = model(pictures), model(pictures[1:2])
+    assert_close(together.masks[1:2], alone.masks, tolerance=1e-3)
+
+
+@torch.inference_mode()
+def test_save_and_load(model: Network, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    tagseg.save_model(model, path)
+    loaded = tagseg.load_model(path)
+    pictures = torch.randn(1, 3, 33, 47)
+    assert loaded.config == model.config
+    assert not loaded.training
+    assert torch.equal(loaded(pictures).masks, model(pictures).masks)
+
+
+@torch.inference_mode()
+def test_compiles_as_one_graph(model: Network) -> None:
+    pictures = torch.randn(1, 3, 33, 47)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    assert_close(compiled(pictures).masks, model(pictures).masks)
+
+
+@torch.inference_mode()
+def test_half_precision_keeps_masks_and_scores_in_full(model: Network) -> None:
+    pictures = torch.randn(1, 3, 33, 47)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = model(pictures)
+    assert out.scores.dtype == out.masks.dtype == out.logits.dtype == torch.float32
+    assert out.masks.isfinite().all()
+
+
+@torch.inference_mode()
+def test_channels_last(model: Network) -> None:
+    pictures = torch.randn(1, 3, 33, 47)
+    expected = model(pictures).masks
+    model.to(memory_format=torch.channels_last)
+    try:
+        assert_close(model(pictures.to(memory_format=torch.channels_last)).masks, expected, tolerance=1e-3)
+    finally:
+        model.to(memory_format=torch.contiguous_format)
+
+
+@each_backbone
+@each_kind
+def test_on_the_meta_device(backbone: str, build: Builder) -> None:
+    with torch.device("meta"):
+        out = build(backbone, CLASSES)(torch.randn(2, 3, 33, 47))
+    assert out.masks.shape == (2, 1 + CLASSES, 33, 47)
+    assert out.masks.is_meta
+
+
+@each_backbone
+@each_kind
+@pytest.mark.parametrize("finetune", [True, False])
+def test_gradient_reaches_what_learns_and_nothing_else(backbone: str, build: Builder, finetune: bool) -> None:
+    if finetune is False and backbone in ("wideresnet38", "resnet101"):
+        pytest.skip("the same code as the lighter backbones, and slow")
+    model = build(backbone, CLASSES, finetune=finetune).train()
+    for module in model.modules():  # timm starts some branches with a batch norm of weight 0, which no gradient passes
+        if isinstance(module, nn.BatchNorm2d) and module.affine:
+            nn.init.ones_(module.weight)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers() if name.startswith("backbone.")}
+    out = model(torch.randn(2, 3, 64, 64), full_size=False)
+    (out.scores.sum() + out.logits.square().sum()).backward()
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    assert bool(frozen) == finetune
+    for name, parameter in model.named_parameters():
+        if name in frozen:
+            assert parameter.grad is None, name
+        else:
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all(), name
+            assert parameter.grad.abs().max() > 0, name
+    moved = any(not torch.equal(buffer, before[name]) for name, buffer in model.named_buffers() if name in before)
+    assert not (finetune and moved)
+    grouped = [parameter for group in model.parameter_groups(0.1) for parameter in group["params"]]
+    assert {id(p) for p in grouped} == {id(p) for n, p in model.named_parameters() if n not in frozen}
+    assert len(grouped) == len({id(p) for p in grouped})
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["vgg16", "resnet50", "mobilenetv2_100", "hrnet_w18_small"])
+@pytest.mark.parametrize(("channels", "classes"), [(1, 1), (5, 300)])
+def test_any_number_of_channels_and_classes(name: str, channels: int, classes: int) -> None:
+    for build in (tagseg.build_model, tagseg.build_cam):
+        out = build(name, classes, in_channels=channels).eval()(torch.randn(1, channels, 40, 40))
+        assert out.scores.shape == (1, classes)
+        assert out.masks.shape == (1, 1 + classes, 40, 40)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pooling": "gap"},
+        {"pooling": "max"},
+        {"pooling": "lse"},
+        {"pooling": "gwp"},
+        {"penalty": "none"},
+        {"penalty": "plain"},
+        {"penalty_p": 5.0},
+        {"penalty_lambda": 0.1},
+        {"gate": "stochastic-pixel"},
+        {"gate": "deterministic"},
+        {"gate": "none"},
+        {"psi": 0.5},
+        {"gci": False},
+        {"gci": "paper"},
+    ],
+    ids=str,
+)
+def test_every_setting_changes_the_result_and_is_saved(settings: dict[str, object], tmp_path: Path) -> None:
+    def train_once(network: Network) -> torch.Tensor:
+        torch.manual_seed(1)
+        scores: torch.Tensor = network.train()(pictures).scores
+        return scores
+
+    pictures = torch.randn(2, 3, 48, 48)
+    torch.manual_seed(0)
+    plain = tagseg.build_model("resnet18", 2)
+    torch.manual_seed(0)
+    changed = tagseg.build_model("resnet18", 2, **settings)  # type: ignore[arg-type]
+    tagseg.save_model(changed, tmp_path / "model.safetensors")
+    assert not torch.equal(train_once(plain), train_once(changed))
+    assert tagseg.load_model(tmp_path / "model.safetensors").config == changed.config
+
+
+def test_train_keeps_what_is_frozen_frozen() -> None:
+    model = tagseg.build_model("resnet50", 2)
+    model.eval().train().train(False).train(True)
+    norms = {name: module for name, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)}
+    for name, norm in norms.items():
+        assert norm.training == (not name.startswith(("backbone.", "aspp."))), name
+    assert model.decoder.training
+    assert model.gate is not None
+    assert model.gate.training
+
+
+def test_finetune_is_the_default_where_weights_are_expected() -> None:
+    assert tagseg.build_model("resnet50", 2).config.finetune
+    assert not tagseg.build_model("resnet18", 2).config.finetune
+    rates = [group["lr"] for group in tagseg.build_cam("resnet18", 2).parameter_groups(0.1) if group["params"]]
+    assert set(rates) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"backbone": "resnet5O"},
+            "unknown backbone 'resnet5O'; known: resnet101, resnet50, .* and every .* timm.*Did you",
+        ),
+        ({"backbone": "vit_tiny_patch16_224"}, "timm's 'vit_tiny_patch16_224' does not give feature maps"),
+        ({"backbone": "swin_tiny_patch4_window7_224"}, "does not give feature maps"),
+        ({"classes": 0}, "classes must be 1 or more .*, got 0"),
+        ({"in_channels": 0}, "in_channels must be 1 or more, got 0"),
+        ({"pooling": "ngpw"}, "unknown pooling 'ngpw'; known: gap, gwp, lse, max, ngwp. Did you mean 'ngwp'?"),
+        ({"penalty": "foca"}, "unknown penalty 'foca'.*Did you mean 'focal'?"),
+        ({"gate": "determinstic"}, "unknown gate 'determinstic'.*Did you mean 'deterministic'?"),
+        ({"gate": "none", "gci": True}, "gci needs a gate"),
+        ({"gci": "papers"}, "gci must be True, False or 'paper', got 'papers'"),
+        ({"psi": 1.0}, "psi must be at least 0 and less than 1, got 1.0"),
+    ],
+)
+def test_bad_settings_name_the_value(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tagseg.build_model(**{"backbone": "resnet18", "classes": 2, **arguments})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 3, 31, 64), "at least 32 pixels high and wide, got 31 x 64"),
+        ((1, 1, 64, 64), r"pictures must be \[B, 3, H, W\], got a tensor of shape \[1, 1, 64, 64\]"),
+        ((3, 64, 64), r"pictures must be \[B, 3, H, W\]"),
+    ],
+)
+def test_bad_pictures_name_the_value(shape: tuple[int, ...], message: str) -> None:
+    for build in (tagseg.build_model, tagseg.build_cam):
+        with pytest.raises(ValueError, match=message):
+            build("resnet18", 2)(torch.zeros(shape))

@@ -1,0 +1,169 @@
+"""The published networks, exactly: outputs, names, frozen parameters, batch norms, learning-rate groups, files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tagseg
+from tagseg.models import Network
+from tagseg.models.reference_names import reference_name
+from tests.compare import assert_close
+from tests.conftest import Reference
+from tests.published import BACKBONES, published_network, weights_by_name
+
+AUTHORS_NAME = {"wideresnet38": "resnet38", "vgg16": "vgg16", "resnet50": "resnet50", "resnet101": "resnet101"}
+each_network = pytest.mark.parametrize(
+    ("backbone", "kind"), [(backbone, kind) for backbone in BACKBONES for kind in ("ae", "bsl")]
+)
+
+
+@each_network
+def test_outputs(reference: Reference, backbone: str, kind: str) -> None:
+    golden = reference(f"net_{AUTHORS_NAME[backbone]}_{kind}.npz")
+    model = published_network(backbone, kind).eval()
+    with torch.inference_mode():
+        out = model(golden["x"])
+        skip, deep = model.backbone(golden["x"])
+    assert_close(skip[:, :4], golden["conv3"])
+    assert_close(deep[:, :4], golden["conv6"])
+    assert_close(out.scores, golden["cls"])
+    assert_close(out.masks, golden["masks"])
+
+
+@each_network
+def test_parameters(reference: Reference, backbone: str, kind: str) -> None:
+    facts, name = reference("parameters.json"), f"{AUTHORS_NAME[backbone]}_{kind}"
+    model = published_network(backbone, kind)
+    found = parameter_facts(model, backbone)
+    shapes = {
+        key: shape for key, shape in facts[name].items() if key not in ("cls_branch.2.weight", "mask_branch.0.weight")
+    }
+    assert found["shapes"] == shapes
+    assert found["frozen"] == sorted(facts[f"{name}_frozen"])
+    assert found["resting_norms"] == sorted(facts[f"{name}_bn_eval_in_training"])
+    for own, theirs in zip(found["groups"], facts[f"{name}_groups"], strict=True):
+        assert own == {**theirs, "params": sorted(theirs["params"])}
+
+
+def parameter_facts(model: Network, backbone: str) -> dict[str, Any]:
+    """What parameters.json says of a network, in the authors' names."""
+    names = {id(parameter): reference_name(name, backbone) for name, parameter in model.named_parameters()}
+    model.train()
+    norms = {name: module for name, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)}
+    resting = sorted(reference_name(name, backbone) for name, norm in norms.items() if not norm.training)
+    model.eval()
+    return {
+        "shapes": {
+            reference_name(name, backbone): list(tensor.shape)
+            for name, tensor in model.state_dict().items()
+            if not name.endswith("num_batches_tracked")
+        },
+        "frozen": sorted(names[id(p)] for p in model.parameters() if not p.requires_grad),
+        "resting_norms": resting,
+        "groups": [
+            {
+                "lr_mult": group["lr"],
+                "weight_decay": group["weight_decay"],
+                "params": sorted(names[id(parameter)] for parameter in group["params"]),
+            }
+            for group in model.parameter_groups(1.0)
+        ],
+    }
+
+
+def authors_file(
+    path: Path,
+    model: Network,
+    backbone: str,
+    *,
+    only: str = "",
+    prefix: str = "",
+    more: dict[str, Tensor] | None = None,
+) -> Path:
+    """A file as the authors' code writes it, of the tensors whose own names start with `only`."""
+    state = {
+        prefix + reference_name(name, backbone): tensor.clone()
+        for name, tensor in model.state_dict().items()
+        if name.startswith(only)
+    }
+    torch.save({**state, **(more or {})}, path)
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_loads_a_trained_network(tmp_path: Path, prefix: str) -> None:
+    model = published_network("resnet50", "ae")
+    path = authors_file(tmp_path / "model_enc.pth", model, "resnet50", prefix=prefix)
+    loaded = tagseg.load_reference_checkpoint(path, backbone="resnet50", psi=0.5).eval()
+    assert isinstance(loaded, tagseg.Segmenter)
+    assert loaded.config.psi == 0.5
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+
+
+def test_loads_a_trained_baseline(tmp_path: Path) -> None:
+    model = published_network("vgg16", "bsl")
+    weight = model.state_dict()["classifier.weight"]
+    more = {"cls_branch.2.weight": weight, "mask_branch.0.weight": weight}
+    path = authors_file(tmp_path / "cam.pth", model, "vgg16", more=more)
+    loaded = tagseg.load_reference_checkpoint(path, backbone="vgg16").eval()
+    assert isinstance(loaded, tagseg.CAM)
+    picture = torch.randn(1, 3, 49, 65)
+    with torch.inference_mode():
+        assert torch.equal(loaded(picture).masks, model(picture).masks)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "classifier"), [("wideresnet38", "linear1000"), ("resnet101", "fc"), ("vgg16", "fc8")]
+)
+def test_loads_imagenet_weights_without_their_classifier(tmp_path: Path, backbone: str, classifier: str) -> None:
+    model = published_network(backbone, "bsl")
+    more = {f"{classifier}.weight": torch.rand(1000, 10), f"{classifier}.bias": torch.rand(1000)}
+    path = authors_file(tmp_path / "imagenet.pth", model, backbone, only="backbone.", more=more)
+    loaded = tagseg.load_reference_checkpoint(path, backbone=backbone, classes=7)
+    assert isinstance(loaded, tagseg.Segmenter)
+    assert loaded.config.classes == 7
+    for name, tensor in model.backbone.state_dict().items():
+        assert torch.equal(loaded.backbone.state_dict()[name], tensor), name
+
+
+def test_a_file_that_does_not_fit_names_what_does_not(tmp_path: Path) -> None:
+    model = published_network("resnet50", "ae")
+    path = authors_file(tmp_path / "broken.pth", model, "resnet50")
+    state = torch.load(path, weights_only=True)
+    del state["aspp.conv1.weight"]
+    state["surprise.weight"] = torch.zeros(1)
+    state["fc8_x.0.weight"] = torch.zeros(2, 2)
+    torch.save(state, path)
+    message = (
+        r"broken.pth does not fit this network; 1 missing: aspp.project.0.weight; 1 unexpected: surprise.weight; "
+        r"1 misshapen: fuse.0.weight \[2, 2\] instead of \[256, 304, 3, 3\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        tagseg.load_reference_checkpoint(path, backbone="resnet50")
+
+
+def test_the_wrong_backbone_is_refused(tmp_path: Path) -> None:
+    path = authors_file(tmp_path / "resnet50.pth", published_network("resnet50", "ae"), "resnet50")
+    with pytest.raises(ValueError, match=r"does not fit this network; .* missing: .* and \d+ more; .* unexpected: "):
+        tagseg.load_reference_checkpoint(path, backbone="vgg16")
+    with pytest.raises(ValueError, match="unknown backbone of the paper 'resnet18'; known: resnet101"):
+        tagseg.load_reference_checkpoint(path, backbone="resnet18")
+
+
+def test_a_file_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "harmful.pth"
+    torch.save({"weights": Path("/")}, path)
+    with pytest.raises(ValueError, match="harmful.pth is not a readable file of weights"):
+        tagseg.load_reference_checkpoint(path)
+
+
+def test_rule_for_weights() -> None:
+    """The rule itself is fixed: golden values rest on it."""
+    weight = weights_by_name("layer.weight", torch.Size([2, 3, 1, 1]))
+    assert weight.dtype == torch.float32
+    assert torch.equal(weight, weights_by_name("layer.weight", torch.Size([2, 3, 1, 1])))
+    assert weights_by_name("layer.running_var", torch.Size([50])).min() >= 1

@@ -1,0 +1,168 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+import torchvision
+from safetensors.torch import save_file
+
+import tagseg
+from tests.compare import assert_close
+
+
+def save(path: Path, module: torch.nn.Module, metadata: dict[str, str] | None = None, half: bool = False) -> Path:
+    """Weights as torchvision or timm name them, with a classifier that has to be ignored."""
+    state = {
+        name: tensor.half() if half and tensor.is_floating_point() else tensor
+        for name, tensor in module.state_dict().items()
+    }
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, path, metadata)
+    return path
+
+
+def test_resnet_from_torchvisions_layout(tmp_path: Path) -> None:
+    net = torchvision.models.resnet50().eval()
+    path = save(tmp_path / "resnet50.safetensors", net)
+    backbone: Any = tagseg.build_model("resnet50", 2, pretrained=path).backbone.eval()
+    picture = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        skip = net.layer1(net.maxpool(net.relu(net.bn1(net.conv1(picture)))))
+        assert torch.equal(backbone(picture)[0], skip)
+        assert torch.equal(backbone.layer3(backbone.layer2(skip)), net.layer3(net.layer2(skip)))
+
+
+def test_the_files_stride_is_used_and_saved(tmp_path: Path) -> None:
+    """Weights whose stride is on the 1x1 convolutions load without an error either way; only the file knows."""
+    net = torchvision.models.resnet50()
+    path = save(tmp_path / "msra.safetensors", net, {"stride_on": "conv1"}, half=True)
+    model = tagseg.build_model("resnet50", 2, pretrained=str(path)).eval()
+    backbone: Any = model.backbone
+    assert (backbone.layer2[0].conv1.stride, backbone.layer2[0].conv2.stride) == ((2, 2), (1, 1))
+    assert backbone.layer4[0].conv1.stride == backbone.layer4[0].conv2.stride == (1, 1)
+    tagseg.save_model(model, tmp_path / "model.safetensors")
+    loaded = tagseg.load_model(tmp_path / "model.safetensors")
+    picture = torch.randn(1, 3, 64, 64)
+    other = tagseg.build_model("resnet50", 2)
+    other.load_state_dict(model.state_dict())
+    with torch.inference_mode():
+        assert torch.equal(loaded(picture).masks, model(picture).masks)
+        assert not torch.allclose(other.eval()(picture).masks, model(picture).masks, atol=1e-4)
+
+
+def test_vgg_from_torchvisions_layout_says_what_stays_random(tmp_path: Path) -> None:
+    net = torchvision.models.vgg16().eval()
+    features = torch.nn.ModuleDict({"features": net.features})
+    with pytest.warns(UserWarning, match="no weights for fc6.weight, fc6.bias, fc7.weight, fc7.bias: they stay random"):
+        model = tagseg.build_cam("vgg16", 2, pretrained=save(tmp_path / "vgg.safetensors", features))
+    assert torch.equal(model.state_dict()["backbone.features.28.weight"], net.features[28].weight)
+
+
+def test_mobilenet_from_torchvisions_layouts(tmp_path: Path) -> None:
+    net = torchvision.models.mobilenet_v2().eval()
+    for name, buffer in net.named_buffers():  # so that every tensor counts
+        if "running" in name:
+            buffer.uniform_(0.5, 1.5)
+    path = save(tmp_path / "mobilenet.safetensors", net)
+    backbone: Any = tagseg.build_cam("mobilenetv2_100", 2, pretrained=path).backbone.eval()
+    picture = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        assert_close(backbone(picture)[0], net.features[:4](picture))
+    # The last stage differs in dilation alone; its weights are the same.
+    assert torch.equal(backbone.net.blocks[6][0].conv_pwl.weight, net.features[17].conv[2].weight)
+
+
+def test_efficientnet_from_efficientnet_pytorchs_layout(tmp_path: Path) -> None:
+    net: Any = timm.create_model("tf_efficientnet_lite0", features_only=True).eval()
+    names = {"conv_stem": "_conv_stem", "bn1": "_bn0"}
+    first = {"conv_dw": "_depthwise_conv", "bn1": "_bn1", "conv_pw": "_project_conv", "bn2": "_bn2"}
+    later = {
+        "conv_pw": "_expand_conv",
+        "bn1": "_bn0",
+        "conv_dw": "_depthwise_conv",
+        "bn2": "_bn1",
+        "conv_pwl": "_project_conv",
+        "bn3": "_bn2",
+    }
+    number = 0
+    for stage, blocks in enumerate(net.blocks):
+        for index in range(len(blocks)):
+            layers = first if stage == 0 else later
+            names |= {f"blocks.{stage}.{index}.{own}": f"_blocks.{number}.{theirs}" for own, theirs in layers.items()}
+            number += 1
+    state = {
+        f"{names[key.rpartition('.')[0]]}.{key.rpartition('.')[2]}": tensor.clone()
+        for key, tensor in net.state_dict().items()
+    }
+    state |= {
+        "_fc.weight": torch.rand(1000, 1280),
+        "_conv_head.weight": torch.rand(1280, 320, 1, 1),
+        "_bn1.bias": torch.rand(1280),
+    }
+    path = tmp_path / "efficientnet.safetensors"
+    save_file(state, path)
+    backbone: Any = tagseg.build_cam("tf_efficientnet_lite0", 2, pretrained=path).backbone.eval()
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(backbone.net.state_dict()[name], tensor), name
+    with pytest.raises(ValueError, match="TensorFlow's padding, which efficientnet_lite0 does not have"):
+        tagseg.build_cam("efficientnet_lite0", 2, pretrained=path)
+
+
+def test_timms_layout(tmp_path: Path) -> None:
+    net: Any = timm.create_model("resnet18").eval()
+    model = tagseg.build_model("resnet18", 2, pretrained=save(tmp_path / "resnet18.safetensors", net))
+    assert model.config.finetune
+    assert torch.equal(model.state_dict()["backbone.net.layer4.1.conv2.weight"], net.layer4[1].conv2.weight)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_colour_filters_are_adapted_to_other_channels(tmp_path: Path, channels: int) -> None:
+    net = torchvision.models.resnet50()
+    path = save(tmp_path / "resnet50.safetensors", net)
+    model = tagseg.build_cam("resnet50", 2, in_channels=channels, pretrained=path)
+    weight = model.state_dict()["backbone.conv1.weight"]
+    assert weight.shape[1] == channels
+    if channels == 1:  # a grey picture gives what it would give as RGB
+        assert_close(weight, net.conv1.weight.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "pretrained", "message"),
+    [
+        ("resnet50", "nowhere.safetensors", "no file of weights at nowhere.safetensors"),
+        (
+            "resnet50",
+            "IMAGENET1K_V3",
+            "unknown set of weights for resnet50 'IMAGENET1K_V3'; known: IMAGENET1K_V1, IMAGENET1K_V2",
+        ),
+        ("wideresnet38", True, "no registry has ImageNet weights for wideresnet38; pass pretrained= the path"),
+        ("resnet18", "imagenet", "timm's sets of weights are chosen by the backbone's tag, for example resnet18.TAG"),
+    ],
+)
+def test_bad_sources_are_named(backbone: str, pretrained: bool | str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tagseg.build_model(backbone, 2, pretrained=pretrained)
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    for name in ("broken.safetensors", "broken.pth"):
+        (tmp_path / name).write_bytes(b"this is not a file of weights")
+        with pytest.raises(ValueError, match=f"{name} is not a readable file of weights"):
+            tagseg.build_model("resnet18", 2, pretrained=tmp_path / name)
+    torch.save([1, 2], tmp_path / "list.pth")
+    with pytest.raises(ValueError, match="list.pth does not hold a dictionary of tensors"):
+        tagseg.build_model("resnet18", 2, pretrained=tmp_path / "list.pth")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="other.safetensors has no tagseg configuration"):
+        tagseg.load_model(tmp_path / "other.safetensors")
+
+
+def test_downloads_are_asked_of_the_right_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a network the failure is the download's, not ours: the names and layouts are right up to there."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
+    url = torchvision.models.ResNet50_Weights.IMAGENET1K_V1.url
+    net = torchvision.models.resnet50()
+    torch.save(net.state_dict(), tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2])
+    model = tagseg.build_cam("resnet50", 2, pretrained=True)  # found in the cache, as after a download
+    assert torch.equal(model.state_dict()["backbone.conv1.weight"], net.conv1.weight)
