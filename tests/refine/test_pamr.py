@@ -1,0 +1,146 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import tagseg
+from tests.compare import assert_close
+from tests.conftest import Reference
+from tests.memory import PeakBytes
+
+
+def random_case(seed: int, height: int, width: int, classes: int = 4) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    image = torch.rand(2, 3, height, width, generator=generator, dtype=torch.float64)
+    masks = torch.randn(2, classes, height, width, generator=generator, dtype=torch.float64).softmax(1)
+    return image, masks
+
+
+cases = st.builds(random_case, st.integers(0, 10_000), st.integers(1, 20), st.integers(1, 20))
+kernels = st.sampled_from(["reference", "paper"])
+few = settings(max_examples=15, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "dilations", "iterations"),
+    [
+        ("out_d124_8_12_24_it10", (1, 2, 4, 8, 12, 24), 10),
+        ("out_d1_it1", (1,), 1),
+        ("out_d1248_it5", (1, 2, 4, 8), 5),
+    ],
+)
+def test_reference(reference: Reference, name: str, dilations: tuple[int, ...], iterations: int) -> None:
+    golden = reference("pamr.npz")
+    refined = tagseg.pamr(golden["image"], golden["masks"], dilations=dilations, iterations=iterations)
+    assert_close(refined, golden[name])
+
+
+def test_reference_at_the_same_size(reference: Reference) -> None:
+    golden = reference("pamr.npz")
+    masks = F.interpolate(golden["masks"], size=golden["image"].shape[-2:])
+    assert_close(tagseg.pamr(golden["image"], masks), golden["out_same_size_it10"])
+
+
+@few
+@given(cases, kernels)
+def test_keeps_the_sum_at_every_pixel_and_each_masks_range(case: tuple[Tensor, Tensor], kernel: str) -> None:
+    image, masks = case
+    refined = tagseg.pamr(image, masks, kernel=kernel, iterations=3)
+    assert torch.allclose(refined.sum(1), masks.sum(1))
+    assert (refined <= masks.amax((2, 3), keepdim=True) + 1e-9).all()
+    assert (refined >= masks.amin((2, 3), keepdim=True) - 1e-9).all()
+
+
+@few
+@given(cases, kernels, st.floats(-5, 5))
+def test_keeps_a_constant_mask(case: tuple[Tensor, Tensor], kernel: str, value: float) -> None:
+    image, masks = case
+    constant = torch.full_like(masks, value)
+    assert torch.allclose(tagseg.pamr(image, constant, kernel=kernel, iterations=3), constant)
+
+
+@few
+@given(cases, kernels, st.sampled_from([(-1,), (-2,), (-2, -1)]))
+def test_commutes_with_flips(case: tuple[Tensor, Tensor], kernel: str, sides: tuple[int, ...]) -> None:
+    image, masks = case
+    refined = tagseg.pamr(image, masks, kernel=kernel, iterations=3)
+    mirrored = tagseg.pamr(image.flip(sides), masks.flip(sides), kernel=kernel, iterations=3)
+    assert torch.allclose(mirrored.flip(sides), refined)
+
+
+def test_refines_each_mask_by_itself() -> None:
+    image, masks = random_case(0, 12, 17)
+    assert torch.equal(tagseg.pamr(image, masks)[:, 1:3], tagseg.pamr(image, masks[:, 1:3]))
+
+
+def test_follows_the_pictures_edge() -> None:
+    """A mask that is a few pixels off an edge moves onto it."""
+    image = torch.zeros(1, 3, 24, 24)
+    image[..., 12:] = 1.0
+    off = torch.zeros(1, 1, 24, 24)
+    off[..., 9:] = 1.0
+    refined = tagseg.pamr(image, off, dilations=(1, 2, 4, 8), iterations=20)
+    assert refined[..., 12:].mean() > 0.95
+    assert refined[..., :12].mean() < off[..., :12].mean() + 1e-3
+    assert (refined[..., 12:] > 0.5).all()
+
+
+def test_flat_picture_averages_its_neighbours() -> None:
+    """Where all colours are the same every neighbour weighs the same, with either kernel."""
+    masks = torch.zeros(1, 1, 9, 9)
+    masks[..., 4, 4] = 1.0
+    for kernel in ("reference", "paper"):
+        refined = tagseg.pamr(torch.full((1, 3, 9, 9), 0.3), masks, dilations=(1,), iterations=1, kernel=kernel)
+        assert refined[0, 0, 3, 3] == pytest.approx(1 / 8)
+        assert refined[0, 0, 4, 4] == 0
+
+
+def test_kernels_differ() -> None:
+    image, masks = random_case(1, 10, 10)
+    assert not torch.allclose(tagseg.pamr(image, masks), tagseg.pamr(image, masks, kernel="paper"), atol=1e-3)
+
+
+def test_no_iteration_only_enlarges() -> None:
+    image, masks = random_case(0, 16, 24)
+    small = masks[..., ::4, ::4]
+    assert torch.equal(
+        tagseg.pamr(image, small, iterations=0), F.interpolate(small, (16, 24), mode="bilinear", align_corners=True)
+    )
+
+
+def test_differentiable_in_masks_and_picture() -> None:
+    image, masks = random_case(2, 5, 6, classes=2)
+    image, masks = image[:1].requires_grad_(), masks[:1].requires_grad_()
+    assert torch.autograd.gradcheck(lambda i, m: tagseg.pamr(i, m, dilations=(1, 2), iterations=2), (image, masks))
+
+
+def test_never_holds_all_neighbours() -> None:
+    image, masks = torch.rand(1, 3, 375, 500), torch.rand(1, 21, 375, 500)
+    plane = 375 * 500 * 4
+    with PeakBytes() as memory:
+        tagseg.pamr(image, masks, iterations=2)
+    assert memory.peak <= (4 * 21 + 48) * plane
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image": torch.rand(1, 3, 8, 8)}, "one batch size, got 1 and 2"),
+        ({"image": torch.rand(3, 8, 8)}, r"image must be \[B, 3, H, W\]"),
+        ({"masks": torch.rand(2, 8, 8)}, r"masks must be \[B, C, h, w\]"),
+        ({"masks": torch.rand(2, 4, 30, 8)}, "do not match: the image is 8 x 8 and the masks are 30 x 8"),
+        ({"masks": torch.full((2, 4, 8, 8), torch.nan)}, "masks has 512 NaN"),
+        ({"image": torch.full((2, 3, 8, 8), torch.inf)}, "image has 384 NaN or infinite"),
+        ({"image": torch.zeros(2, 3, 8, 8, dtype=torch.uint8)}, "divide by 255"),
+        ({"kernel": "papre"}, "unknown PAMR kernel 'papre'; known: paper, reference. Did you mean 'paper'?"),
+        ({"dilations": ()}, "dilations must be one or more"),
+        ({"dilations": (0,)}, "dilations must be one or more"),
+        ({"iterations": -1}, "iterations must be 0 or more, got -1"),
+    ],
+)
+def test_bad_input_names_the_value(change: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {"image": torch.rand(2, 3, 8, 8), "masks": torch.rand(2, 4, 8, 8), **change}
+    with pytest.raises(ValueError, match=message):
+        tagseg.pamr(**arguments)  # type: ignore[arg-type]
