@@ -1,0 +1,70 @@
+"""The losses: image labels against the scores (Eq. 6), pseudo labels against the masks (Supp. B.2)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tagseg._checks import require_shape, unknown_name
+from tagseg.train.pseudo import IGNORE, check_labels
+
+# Eq. 6, which PyTorch has: the mean over classes and pictures of the binary cross-entropy of the scores.
+classification_loss = F.multilabel_soft_margin_loss
+
+WEIGHTINGS = ("reference", "paper")
+
+
+def self_supervised_loss(
+    logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str = "reference", reduction: str = "mean"
+) -> Tensor:
+    """Class-balanced cross-entropy of the masks with their own pseudo labels (Supp. B.2).
+
+    A pixel's loss is weighted by the share of supervised pixels that are not of its class, so that a large background
+    does not drown a small object. A picture counts only if every class that it is tagged with, and the background, has
+    a pixel, and no other class has one: the loss of a picture that is rejected is 0.
+
+    Args:
+        logits: scores per pixel, background first, [B, 1 + C, h, w]; enlarged to the pseudo labels' size.
+        pseudo: what `pseudo_labels` returned, [B, H, W].
+        labels: which classes each picture has, 0 or 1, [B, C].
+        weighting: `reference` averages over the pictures, as the published implementation does; `paper` weights each
+            by its number of supervised pixels.
+        reduction: `mean` gives one number; `none` each picture's, whose mean (`reference`) or sum (`paper`) it is.
+
+    Returns:
+        The loss, a scalar or [B].
+    """
+    _check(logits, pseudo, labels, weighting, reduction)
+    batch, channels = logits.shape[:2]
+    logits = F.interpolate(logits, size=pseudo.shape[-2:], mode="bilinear", align_corners=True)
+
+    # One bin more than there are channels takes the ignored pixels.
+    bins = torch.where(pseudo == IGNORE, channels, pseudo).flatten(1)
+    counts = logits.new_zeros(batch, channels + 1).scatter_add_(1, bins, torch.ones_like(bins, dtype=logits.dtype))[
+        :, :-1
+    ]
+    supervised = counts.sum(1, keepdim=True)
+    class_weights = (supervised - counts) / (1 + supervised)
+    accepted = ((counts > 0) == F.pad(labels, (1, 0), value=1).bool()).all(1)
+
+    pixel_losses = F.cross_entropy(logits, pseudo, ignore_index=IGNORE, reduction="none").flatten(1)
+    pixel_weights = F.pad(class_weights, (0, 1)).gather(1, bins)
+    losses = torch.where(accepted, (pixel_losses * pixel_weights).mean(1), 0.0)
+    if weighting == "paper":
+        share = torch.where(accepted, supervised[:, 0], 0.0)
+        losses = losses * share / share.sum().clamp_min(1)
+        return losses if reduction == "none" else losses.sum()
+    return losses if reduction == "none" else losses.mean()
+
+
+def _check(logits: Tensor, pseudo: Tensor, labels: Tensor, weighting: str, reduction: str) -> None:
+    require_shape("logits", logits, "[B, 1 + C, h, w]")
+    require_shape("pseudo", pseudo, "[B, H, W]")
+    if logits.shape[0] != pseudo.shape[0]:
+        raise ValueError(f"logits and pseudo must be of one batch size, got {logits.shape[0]} and {pseudo.shape[0]}")
+    check_labels(labels, batch=logits.shape[0], classes=logits.shape[1] - 1)
+    if pseudo.is_floating_point() or not IGNORE <= int(pseudo.min()) <= int(pseudo.max()) < logits.shape[1]:
+        raise ValueError(f"pseudo must hold whole numbers from {IGNORE} (ignored) to {logits.shape[1] - 1}")
+    if weighting not in WEIGHTINGS:
+        raise unknown_name("weighting", weighting, WEIGHTINGS)
+    if reduction not in ("mean", "none"):
+        raise unknown_name("reduction", reduction, ("mean", "none"))
