@@ -20,6 +20,7 @@ from tagseg.models import (
     save_model,
 )
 from tagseg.predict.multiscale import merge_scales
+from tagseg.refine.crf import dense_crf
 from tagseg.refine.pamr import pamr
 from tagseg.train.losses import classification_loss, self_supervised_loss
 from tagseg.train.pseudo import IGNORE, pseudo_labels
@@ -35,6 +36,7 @@ __all__ = [
     "build_cam",
     "build_model",
     "classification_loss",
+    "dense_crf",
     "focal_penalty",
     "load_model",
     "load_reference_checkpoint",
