@@ -9,6 +9,7 @@ from torch import nn
 
 import tagseg
 from tagseg.models import Network
+from tagseg.models.files import read_notes
 from tests.compare import assert_close
 
 BACKBONES = [
@@ -191,6 +192,14 @@ def test_every_setting_changes_the_result_and_is_saved(settings: dict[str, objec
     assert tagseg.load_model(tmp_path / "model.safetensors").config == changed.config
 
 
+def test_class_names_and_notes_are_saved(tmp_path: Path) -> None:
+    model = tagseg.build_model("resnet18", ["dog", "sofa"])
+    tagseg.save_model(model, tmp_path / "model.safetensors", notes={"cut-off": "0.1"})
+    assert tagseg.load_model(tmp_path / "model.safetensors").config.class_names == ("dog", "sofa")
+    assert read_notes(tmp_path / "model.safetensors") == {"cut-off": "0.1"}
+    assert tagseg.build_cam("resnet18", 2).config.class_names == ("class 1", "class 2")
+
+
 def test_train_keeps_what_is_frozen_frozen() -> None:
     model = tagseg.build_model("resnet50", 2)
     model.eval().train().train(False).train(True)
@@ -219,6 +228,7 @@ def test_finetune_is_the_default_where_weights_are_expected() -> None:
         ({"backbone": "vit_tiny_patch16_224"}, "timm's 'vit_tiny_patch16_224' does not give feature maps"),
         ({"backbone": "swin_tiny_patch4_window7_224"}, "does not give feature maps"),
         ({"classes": 0}, "classes must be 1 or more .*, got 0"),
+        ({"classes": ["dog", "dog"]}, "class names must differ, got 'dog' more than once"),
         ({"in_channels": 0}, "in_channels must be 1 or more, got 0"),
         ({"pooling": "ngpw"}, "unknown pooling 'ngpw'; known: gap, gwp, lse, max, ngwp. Did you mean 'ngwp'?"),
         ({"penalty": "foca"}, "unknown penalty 'foca'.*Did you mean 'focal'?"),

@@ -1,5 +1,6 @@
 """Networks by name."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 from tagseg.models.backbones import PAPER_BACKBONES, build_backbone
 from tagseg.models.backbones.resnet import ResNet
 from tagseg.models.cam import CAM
-from tagseg.models.config import ModelConfig
+from tagseg.models.config import ModelConfig, name_classes
 from tagseg.models.network import Network
 from tagseg.models.segmenter import Segmenter
 from tagseg.models.weights import load_pretrained
@@ -15,7 +16,7 @@ from tagseg.models.weights import load_pretrained
 
 def build_model(
     backbone: str,
-    classes: int,
+    classes: int | Sequence[str],
     *,
     pooling: str = "ngwp",
     penalty: str = "focal",
@@ -32,7 +33,7 @@ def build_model(
 
     Args:
         backbone: `wideresnet38`, `vgg16`, `resnet50`, `resnet101` as the paper has them, or a network of timm by name.
-        classes: how many, without the background.
+        classes: how many, or their names, without the background.
         pooling: `ngwp` (Eq. 3), or for comparison `gap` (Eq. 1), `max`, `lse`, `gwp`.
         penalty: the size penalty: `focal` (Eq. 5), `plain` (Eq. 4) or `none`.
         penalty_p: how fast the focal penalty fades as a mask grows.
@@ -51,7 +52,7 @@ def build_model(
     """
     config = ModelConfig(
         backbone=backbone,
-        classes=classes,
+        class_names=name_classes(classes),
         in_channels=in_channels,
         pooling=pooling,
         penalty=penalty,
@@ -69,7 +70,7 @@ def build_model(
 
 def build_cam(
     backbone: str,
-    classes: int,
+    classes: int | Sequence[str],
     *,
     background: float = 0.1,
     in_channels: int = 3,
@@ -80,7 +81,7 @@ def build_cam(
 
     Args:
         backbone: see `build_model`, as for all that is not named here.
-        classes: how many, without the background.
+        classes: how many, or their names, without the background.
         background: the constant value of the background's mask; a class has to exceed it to win a pixel.
         in_channels: channels of the pictures.
         pretrained: where the backbone's weights come from.
@@ -89,7 +90,7 @@ def build_cam(
     config = ModelConfig(
         method="cam",
         backbone=backbone,
-        classes=classes,
+        class_names=name_classes(classes),
         in_channels=in_channels,
         background=background,
         finetune=_resolve_finetune(finetune, backbone, pretrained),

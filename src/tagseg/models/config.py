@@ -1,6 +1,7 @@
 """Everything that says which network to build. It is saved with every model, so that one file is enough to load it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
@@ -19,7 +20,7 @@ class ModelConfig:
     """
 
     backbone: str
-    classes: int
+    class_names: tuple[str, ...]
     method: str = "single-stage"
     in_channels: int = 3
     pooling: str = "ngwp"
@@ -44,10 +45,15 @@ class ModelConfig:
                 raise unknown_name(kind, value, known)
         if self.gci not in (True, False, "paper"):
             raise ValueError(f"gci must be True, False or 'paper', got {self.gci!r}")
-        if self.classes < 1:
-            raise ValueError(f"classes must be 1 or more (the background is not counted), got {self.classes}")
+        if not self.class_names:
+            raise ValueError("classes must be 1 or more (the background is not counted), got 0")
         if self.gate == "none" and self.gci:
             raise ValueError("gci needs a gate: without one the shallow features are not used; pass gci=False")
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are, without the background."""
+        return len(self.class_names)
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -61,4 +67,13 @@ class ModelConfig:
         for name in values:
             if name not in known:
                 raise unknown_name("model setting", name, known)
-        return cls(**values)
+        return cls(**{**values, "class_names": tuple(values["class_names"])})
+
+
+def name_classes(classes: int | Sequence[str]) -> tuple[str, ...]:
+    """The classes' names; `class 1`, `class 2` ... where only their number is known."""
+    if isinstance(classes, int):
+        return tuple(f"class {number}" for number in range(1, classes + 1))
+    if repeated := sorted({name for name in classes if list(classes).count(name) > 1}):
+        raise ValueError(f"class names must differ, got {repeated[0]!r} more than once")
+    return tuple(classes)

@@ -1,7 +1,9 @@
 """Models as files: one safetensors file holds the weights and the configuration that rebuilds the network."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tagseg.models.build import build_network
@@ -12,10 +14,16 @@ from tagseg.models.weights import fit, read_weights
 _KEY = "tagseg_model"
 
 
-def save_model(model: Network, path: str | Path) -> None:
-    """Write a model to a safetensors file, with its configuration in the file's metadata."""
+def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | None = None) -> None:
+    """Write a model to a safetensors file, with its configuration in the file's metadata.
+
+    Args:
+        model: the network.
+        path: the file to write.
+        notes: further metadata, for example how to use the model; `read_notes` gives them back.
+    """
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    save_file(state, path, metadata={_KEY: model.config.to_json()})
+    save_file(state, path, metadata={**(notes or {}), _KEY: model.config.to_json()})
 
 
 def load_model(path: str | Path) -> Network:
@@ -26,3 +34,10 @@ def load_model(path: str | Path) -> Network:
     model = build_network(ModelConfig.from_json(metadata[_KEY]))
     fit(model, state, origin=str(path))
     return model.eval()
+
+
+def read_notes(path: str | Path) -> dict[str, str]:
+    """The notes that `save_model` wrote beside a model."""
+    with safe_open(path, framework="pt") as file:
+        metadata: dict[str, str] = file.metadata() or {}
+    return {key: value for key, value in metadata.items() if key != _KEY}
