@@ -1,0 +1,137 @@
+"""What `check` found, for programs (`to_json`) and for people (`print`)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The state of a dataset.
+
+    Attributes:
+        source: what was checked.
+        pictures: how many pictures were found; what follows counts only those.
+        classes: the class names.
+        counts: in how many pictures each class occurs.
+        cooccurrence: in how many pictures two classes occur together, [C][C]; the diagonal is `counts`.
+        sizes: width and height of the smallest, the median and the largest picture by area.
+        modes: how many files store their pixels in which mode (PIL's names: RGB, L, P, CMYK, ...).
+        missing: pictures that are listed but not there.
+        unreadable: for each file that cannot be decoded, what is wrong with it.
+        unlabelled: pictures without any label.
+        duplicates: groups of pictures whose files are equal.
+        contradictions: those groups whose pictures have different labels.
+        shared: pairs of a picture here and an equal one in another split.
+    """
+
+    source: str
+    pictures: int
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]
+    cooccurrence: tuple[tuple[int, ...], ...]
+    sizes: dict[str, tuple[int, int]]
+    modes: dict[str, int]
+    missing: tuple[str, ...]
+    unreadable: tuple[str, ...]
+    unlabelled: tuple[str, ...]
+    duplicates: tuple[tuple[str, ...], ...]
+    contradictions: tuple[tuple[str, ...], ...]
+    shared: tuple[tuple[str, str], ...]
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """Classes that occur in no picture."""
+        return tuple(name for name, count in zip(self.classes, self.counts, strict=True) if count == 0)
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """Classes that occur in every picture."""
+        return tuple(name for name, count in zip(self.classes, self.counts, strict=True) if count == self.pictures > 0)
+
+    @property
+    def problems(self) -> list[str]:
+        """What would make training fail or teach nothing, one line each; empty if the dataset is fit for training."""
+        found = []
+        if not self.pictures:
+            found.append("no picture was found; name their folder or zip with images=")
+        if self.missing:
+            found.append(f"{_some(self.missing, 'listed picture')} missing; add the files or remove the rows")
+        if self.unreadable:
+            found.append(f"{_some(self.unreadable, 'file')} unreadable; replace or remove them")
+        if self.pictures:
+            found += [
+                f"class {name!r} occurs in no picture, so it is never learned; add pictures of it or remove the class"
+                for name in self.never
+            ]
+            found += [
+                f"class {name!r} occurs in every picture: nothing shows what it is not, and the network may give the "
+                "name to anything; add pictures without it or remove the class"
+                for name in self.always
+            ]
+        evidence = len(self.classes) - len(self.never) - len(self.always)
+        if self.pictures and evidence < 2:
+            found.append(
+                f"only {evidence} of the classes occurs in some pictures and not in others, at least 2 must: masks are "
+                "learned from what sets pictures apart; add pictures with other labels"
+            )
+        return found
+
+    @property
+    def warnings(self) -> list[str]:
+        """What does not stop training but may spoil its result, one line each."""
+        found = []
+        if self.unlabelled:
+            found.append(f"{_some(self.unlabelled, 'picture')} without labels: they teach background only")
+        if self.duplicates:
+            groups = [" = ".join(group) for group in self.duplicates]
+            found.append(f"{_some(groups, 'group')} of equal files: they count several times in training")
+        if self.contradictions:
+            groups = [" = ".join(group) for group in self.contradictions]
+            found.append(f"{_some(groups, 'group')} of equal files with different labels: correct the labels")
+        if self.shared:
+            pairs = [" = ".join(pair) for pair in self.shared]
+            found.append(f"{_some(pairs, 'picture')} also in another split: scores there will be too good")
+        return found
+
+    def to_json(self) -> str:
+        """All of it as JSON."""
+        derived = {"never": self.never, "always": self.always, "problems": self.problems, "warnings": self.warnings}
+        return json.dumps({**asdict(self), **derived}, indent=2, ensure_ascii=False)
+
+    def print(self, console: Console | None = None) -> None:
+        """Print it as tables."""
+        console = console or Console()
+        overview = Table(title=escape(self.source), show_header=False)
+        overview.add_row("pictures", str(self.pictures))
+        for which, (width, height) in self.sizes.items():
+            overview.add_row(f"{which} size", f"{width} x {height}")
+        overview.add_row("modes", ", ".join(f"{mode} {count}" for mode, count in self.modes.items()) or "none")
+        console.print(overview)
+        table = Table("class", "pictures", "share", "most often with")
+        for i, (name, count) in enumerate(zip(self.classes, self.counts, strict=True)):
+            share = f"{count / self.pictures:.1%}" if self.pictures else ""
+            table.add_row(escape(name), str(count), share, escape(self._partner(i)))
+        console.print(table)
+        for line in self.problems:
+            console.print(f"[bold red]problem[/] {escape(line)}", highlight=False)
+        for line in self.warnings:
+            console.print(f"[yellow]warning[/] {escape(line)}", highlight=False)
+        if not self.problems:
+            console.print("[green]fit for training[/]")
+
+    def _partner(self, index: int) -> str:
+        others = [(count, name) for name, count in zip(self.classes, self.cooccurrence[index], strict=True)]
+        others.pop(index)
+        count, name = max(others, key=lambda other: other[0], default=(0, ""))
+        return f"{name} ({count})" if count else ""
+
+
+def _some(items: Sequence[str], noun: str) -> str:
+    """For example "3 files (a.jpg, b.jpg, ...) are", with the first two by name."""
+    named = ", ".join(items[:2]) + (", ..." if len(items) > 2 else "")
+    return f"{len(items)} {noun}{'s' if len(items) > 1 else ''} ({named}) {'are' if len(items) > 1 else 'is'}"

@@ -1,0 +1,86 @@
+"""`shapes`: a dataset that needs no download and whose masks are known exactly, to try, teach and test with.
+
+Seed, split and index alone decide a picture, so nothing is stored and every machine draws the same ones.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+
+from tagseg._checks import unknown_name
+from tagseg.data._painting import paint
+from tagseg.data._scenes import KINDS, Thing, draw_scene
+from tagseg.data.dataset import Facts, ImageTags, Pixels
+from tagseg.data.errors import DataError
+
+_SPLITS = {"train": 0, "val": 1}
+_SMALLEST_SIDE = 32
+
+
+def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> ImageTags:
+    """Generated pictures of discs, squares, triangles, stars, rings and crosses with their tags.
+
+    Args:
+        count: number of pictures; a longer dataset begins with the pictures of a shorter one.
+        size: width and height of a picture; the scene does not depend on it.
+        split: train or val, which share no picture.
+        seed: another seed gives other pictures.
+    """
+    check_arguments(count, size, split)
+    tags = torch.zeros(count, len(KINDS))
+    for index in range(count):
+        tags[index, [thing.kind for thing in scene_of(seed, split, index)]] = 1
+    names = [picture_name(split, index) for index in range(count)]
+    return ImageTags(KINDS, names, tags, _Rendered(seed, split, size, tuple(range(count))))
+
+
+@dataclass(frozen=True)
+class _Rendered:
+    """Pictures painted when they are asked for."""
+
+    seed: int
+    split: str
+    size: int
+    indices: tuple[int, ...]
+
+    def read(self, index: int) -> Pixels:
+        key = self.indices[index]
+        things = scene_of(self.seed, self.split, key)
+        return paint(things, self.size, _generator(self.seed, self.split, key, purpose=1))
+
+    def facts(self, index: int) -> Facts:
+        pixels = self.read(index)
+        return Facts(self.size, self.size, "RGB", hashlib.blake2b(pixels.tobytes()).digest())
+
+    def digest(self, index: int) -> bytes:
+        return self.facts(index).digest
+
+    def select(self, indices: Sequence[int]) -> Self:
+        return replace(self, indices=tuple(self.indices[i] for i in indices))
+
+
+def check_arguments(count: int, size: int, split: str) -> None:
+    """Refuse what cannot be drawn."""
+    if split not in _SPLITS:
+        raise DataError(f"shapes: {unknown_name('split', split, _SPLITS)}")
+    if count < 1 or size < _SMALLEST_SIDE:
+        raise DataError(f"shapes: needs count >= 1 and size >= {_SMALLEST_SIDE}, got count {count} and size {size}")
+
+
+def picture_name(split: str, index: int) -> str:
+    """The ID of a generated picture."""
+    return f"{split}-{index:05d}"
+
+
+def scene_of(seed: int, split: str, index: int) -> list[Thing]:
+    """What lies where in a generated picture."""
+    return draw_scene(_generator(seed, split, index, purpose=0))
+
+
+def _generator(seed: int, split: str, index: int, *, purpose: int) -> np.random.Generator:
+    # Layout and paint draw from streams of their own: a change of texture never moves a mask.
+    return np.random.default_rng(np.random.SeedSequence([seed, _SPLITS[split], index, purpose]))

@@ -1,0 +1,47 @@
+"""A folder per class."""
+
+from pathlib import Path
+
+import pytest
+
+from tagseg.data import DataError, open_dataset
+from tests.data.writing import BLUE, GREEN, RED, write_picture, write_text
+
+
+def test_the_folder_is_the_label(tmp_path: Path) -> None:
+    write_picture(tmp_path / "dog" / "1.jpg")
+    write_picture(tmp_path / "traffic light" / "deeper" / "2.PNG")
+    write_text(tmp_path / "dog" / "notes.txt", "not a picture")
+    write_text(tmp_path / ".cache" / "x.jpg", "not a class")
+    dataset = open_dataset(tmp_path)
+    assert dataset.classes == ("dog", "traffic light")
+    assert dataset.names == ("dog/1", "traffic light/deeper/2")
+    assert dataset.tags.tolist() == [[1, 0], [0, 1]]
+
+
+def test_the_same_file_in_two_folders_has_both_labels(tmp_path: Path) -> None:
+    write_picture(tmp_path / "cat" / "both.png", BLUE)
+    write_picture(tmp_path / "dog" / "both.png", BLUE)
+    write_picture(tmp_path / "cat" / "1.png", RED)
+    write_picture(tmp_path / "dog" / "1.png", GREEN)  # the same name, another picture
+    dataset = open_dataset(tmp_path)
+    assert dict(zip(dataset.names, dataset.tags.tolist(), strict=True)) == {
+        "cat/1": [1, 0],
+        "cat/both": [1, 1],
+        "dog/1": [0, 1],
+    }
+
+
+def test_splits_have_to_be_named(tmp_path: Path) -> None:
+    write_picture(tmp_path / "train" / "dog" / "1.jpg")
+    write_picture(tmp_path / "val" / "dog" / "2.jpg")
+    assert open_dataset(tmp_path, split="val").names == ("dog/2",)
+    with pytest.raises(DataError, match="holds the splits train, val; name one of them with split="):
+        open_dataset(tmp_path)
+    with pytest.raises(DataError, match=r"unknown split 'vall'.*Did you mean 'val'"):
+        open_dataset(tmp_path, split="vall")
+
+
+def test_a_folder_without_pictures_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no table and no pictures in folders named like their class"):
+        open_dataset(tmp_path)

@@ -1,0 +1,209 @@
+"""Tables in the dialects that people have, and pictures wherever they lie."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tagseg.data import DataError, ImageTags, open_dataset
+from tagseg.data._table_lines import guess_separator, split_labels
+from tests.data.writing import BLUE, GREEN, RED, picture_bytes, write_picture, write_text, write_zip
+
+
+def labels(dataset: ImageTags) -> dict[str, set[str]]:
+    return {
+        name: {dataset.classes[int(c)] for c in tags.nonzero()}
+        for name, tags in zip(dataset.names, dataset.tags, strict=True)
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_picture(tmp_path / "a.png", RED)
+    write_picture(tmp_path / "b.png", GREEN)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        (".csv", "image,labels\na.png,cat dog\nb.png,dog\n"),
+        (".csv", "a.png,cat dog\nb.png,dog\n"),
+        (".csv", 'image,labels\na.png,"cat,dog"\nb.png,dog\n'),
+        (".csv", 'image,labels\n"a.png","cat, dog"\n"b.png","dog"\n'),
+        (".csv", "image,labels\na.png,cat;dog\nb.png,dog\n"),
+        (".csv", "image,labels\na.png,cat | dog\nb.png,dog\n"),
+        (".csv", "image;labels\na.png;cat,dog\nb.png;dog\n"),
+        (".csv", "image,labels\na.png,cat,dog\nb.png,dog\n"),
+        (".csv", "a.png,cat,dog\nb.png,dog\n"),
+        (".csv", "image,labels\na.png,cat\na.png,dog\nb.png,dog\n"),
+        (".csv", "\ufeffimage,labels\r\na.png,cat dog\r\n\r\nb.png,dog\r\n"),
+        (".csv", "width,file_name,tags,split\n3,a.png,cat dog,train\n3,b.png,dog,train\n"),
+        (".csv", "picture,what\na.png,cat dog\nb.png,dog\n"),
+        (".csv", "image,labels\na,cat dog\nb,dog\n"),
+        (".tsv", "image\tlabels\na.png\tcat dog\nb.png\tdog\n"),
+        (".tsv", "a.png\tcat,dog\nb.png\tdog\n"),
+        (".jsonl", '{"file_name": "a.png", "labels": ["cat", "dog"]}\n\n{"file_name": "b.png", "labels": ["dog"]}\n'),
+        (".jsonl", '{"file_name": "a.png", "label": "cat, dog"}\n{"file_name": "b.png", "label": "dog"}\n'),
+    ],
+)
+def test_dialects_mean_the_same(folder: Path, ending: str, text: str) -> None:
+    dataset = open_dataset(write_text(folder / f"table{ending}", text))
+    assert dataset.classes == ("cat", "dog")
+    assert labels(dataset) == {"a": {"cat", "dog"}, "b": {"dog"}}
+    assert dataset.tags.tolist() == [[1, 1], [0, 1]]
+    assert dataset[0][0][:, 0, 0].tolist() == list(RED)
+
+
+def test_class_names_with_spaces_survive(folder: Path) -> None:
+    table = write_text(folder / "t.csv", "image,labels\na.png,traffic light;dog\nb.png,traffic light\n")
+    assert open_dataset(table).classes == ("dog", "traffic light")
+    table = write_text(folder / "u.csv", "image,labels\na.png,traffic light\nb.png,red car\n")
+    assert open_dataset(table, separator=";").classes == ("red car", "traffic light")
+    table = write_text(folder / "v.jsonl", '{"file_name": "a.png", "labels": ["traffic light", "a, b"]}\n')
+    assert open_dataset(table).classes == ("a, b", "traffic light")
+
+
+words = st.text("abc xyz-_é", min_size=1, max_size=8).map(str.strip).filter(bool)
+
+
+@given(lines=st.lists(st.sets(words), min_size=1), separator=st.sampled_from([";", "|", ","]))
+def test_joined_labels_come_apart_again(lines: list[set[str]], separator: str) -> None:
+    lines = [*lines, {"one", "two"}]  # some line has several labels, or the separator could not be known
+    cells = [separator.join(sorted(line)) for line in lines]
+    assert [set(split_labels(cell, guess_separator(cells))) for cell in cells] == lines
+
+
+def test_a_picture_without_labels_is_kept(folder: Path) -> None:
+    dataset = open_dataset(write_text(folder / "t.csv", "image,labels\na.png,cat\nb.png,\n"))
+    assert labels(dataset) == {"a": {"cat"}, "b": set()}
+
+
+def test_given_classes_set_the_order(folder: Path) -> None:
+    table = write_text(folder / "t.csv", "a.png,cat\nb.png,dog\n")
+    assert open_dataset(table, classes=["zebra", "dog", "cat"]).tags.tolist() == [[0, 0, 1], [0, 1, 0]]
+
+
+def test_pictures_in_another_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", "a.png,cat\nb.png,dog\n")
+    assert len(open_dataset(table, images=folder)) == 2
+    assert len(open_dataset(table, images=str(folder))) == 2
+
+
+def test_absolute_paths(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", f"{folder / 'a.png'},cat\n")
+    assert open_dataset(table)[0][0].shape == (3, 8, 12)
+
+
+def test_pictures_in_zips_named_like_the_table(tmp_path: Path) -> None:
+    write_zip(tmp_path / "t-0.zip", {"images/a.png": picture_bytes(RED)})
+    write_zip(tmp_path / "t-1.zip", {"images/b.png": picture_bytes(GREEN), "masks/b.png": b"not a picture"})
+    write_zip(tmp_path / "t-masks.zip", {"masks/a.png": b"not a picture"})
+    dataset = open_dataset(write_text(tmp_path / "t.csv", "image,labels\na.png,cat\nb,dog\n"))
+    assert dataset[0][0][:, 0, 0].tolist() == list(RED)
+    assert dataset[1][0][:, 0, 0].tolist() == list(GREEN)
+
+
+def test_pictures_in_named_zips(tmp_path: Path) -> None:
+    first = write_zip(tmp_path / "x.zip", {"deep/er/a.png": picture_bytes(RED)})
+    second = write_zip(tmp_path / "y.zip", {"b.png": picture_bytes(GREEN)})
+    table = write_text(tmp_path / "t.csv", "er/a.png,cat\nb.png,dog\n")
+    assert open_dataset(table, images=[first, second]).names == ("er/a", "b")
+
+
+def test_imagefolder_with_metadata_and_splits(tmp_path: Path) -> None:
+    for split, colour in (("train", RED), ("test", BLUE)):
+        write_picture(tmp_path / split / "0001.jpg", colour)
+        write_text(tmp_path / split / "metadata.jsonl", '{"file_name": "0001.jpg", "labels": ["cat"]}\n')
+    assert labels(open_dataset(tmp_path, split="test")) == {"0001": {"cat"}}
+    assert labels(open_dataset(tmp_path / "train")) == {"0001": {"cat"}}
+    write_text(tmp_path / "metadata.csv", "file_name,labels\ntrain/0001.jpg,cat\ntest/0001.jpg,dog\n")
+    assert labels(open_dataset(tmp_path)) == {"train/0001": {"cat"}, "test/0001": {"dog"}}
+
+
+def test_split_by_column_and_by_file(folder: Path) -> None:
+    table = write_text(folder / "all.csv", "image,labels,split\na.png,cat,train\nb.png,dog,val\n")
+    assert open_dataset(table, split="val").names == ("b",)
+    with pytest.raises(DataError, match="known: train, val"):
+        open_dataset(table, split="test")
+    with pytest.raises(DataError, match="has no column 'split'; leave out split= or add the column"):
+        open_dataset(write_text(folder / "plain.csv", "a.png,cat\n"), split="val")
+    write_text(folder / "holdout.csv", "b.png,dog\n")
+    assert open_dataset(folder, split="holdout").names == ("b",)
+
+
+def test_dots_in_names_are_not_endings(tmp_path: Path) -> None:
+    write_picture(tmp_path / "v1.2.png")
+    write_picture(tmp_path / "v1.3.png")
+    table = write_text(tmp_path / "t.csv", "image,labels\nv1.2,cat\nv1.3.png,dog\n")
+    assert open_dataset(table).names == ("v1.2", "v1.3")
+
+
+def test_names_stay_unique(folder: Path) -> None:
+    write_picture(folder / "a.jpg")
+    dataset = open_dataset(write_text(folder / "t.csv", "a.png,cat\na.jpg,cat\nb.png,dog\n"))
+    assert dataset.names == ("a.png", "a.jpg", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"t\.csv: has no rows; write one line per picture"),
+        ("image,labels\n", r"t\.csv: has no rows"),
+        ("image,labels\n,cat\n", r"t\.csv:2: names no image; write the picture's file name in column 1"),
+        ("image,labels\na.png,cat\nzz.png,cat\nyy.png,cat\n", r"t\.csv:3: no picture 'zz\.png' and 1 more was found"),
+        ("image,height,width\na.png,3,4\n", r"t\.csv:1: has no column 'labels' among image, height, width"),
+        ("image,labels\na.png,cow\n", r"t\.csv:2: unknown class 'cow'; known: cat, crow\. Did you mean 'crow'"),
+    ],
+)
+def test_errors_name_the_line_and_the_way_out(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        open_dataset(write_text(folder / "t.csv", text), classes=["cat", "crow"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"file_name": "a.png"', r"t\.jsonl:1: is not valid JSON"),
+        ("[1]", r"t\.jsonl:1: is not a JSON object"),
+        ('{"file_name": "a.png", "size": 3}', r"t\.jsonl:1: has no labels; its keys are file_name, size"),
+    ],
+)
+def test_json_errors(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        open_dataset(write_text(folder / "t.jsonl", text))
+
+
+def test_files_that_are_not_what_they_seem(folder: Path) -> None:
+    table = write_text(folder / "t.csv", "a.png,cat\nb.png,dog\n")
+    broken = write_text(folder / "broken.zip", "no zip")
+    with pytest.raises(DataError, match=r"broken\.zip: is not a zip that can be read.*again$"):
+        open_dataset(table, images=broken)
+    with pytest.raises(DataError, match="nowhere: does not exist"):
+        open_dataset(table, images=folder / "nowhere")
+    (folder / "u.csv").write_bytes("image,labels\nä.png,cat".encode("utf-16"))
+    with pytest.raises(DataError, match="save it as UTF-8"):
+        open_dataset(folder / "u.csv")
+    with pytest.raises(DataError, match=r"missing\.csv: does not exist; name a CSV"):
+        open_dataset(folder / "missing.csv")
+    with pytest.raises(DataError, match="classes: 'cat' is named twice"):
+        open_dataset(table, classes=["cat", "dog", "cat"])
+    with pytest.raises(DataError, match="is of no known kind"):
+        open_dataset(folder / "a.png")
+
+
+def test_an_ambiguous_name_is_not_guessed(tmp_path: Path) -> None:
+    write_picture(tmp_path / "x" / "1.png")
+    write_picture(tmp_path / "y" / "1.png")
+    with pytest.raises(DataError, match=r"t\.csv:1: .*1\.png could be .*write more of the path"):
+        open_dataset(write_text(tmp_path / "t.csv", "1.png,cat\n"))
+
+
+def test_max_side_reaches_the_decoder(tmp_path: Path) -> None:
+    write_picture(tmp_path / "a.jpg", size=(400, 100))
+    dataset = open_dataset(write_text(tmp_path / "t.csv", "a.jpg,cat\n"), max_side=80)
+    assert dataset[0][0].shape == (3, 20, 80)
+    assert dataset[0][0].dtype == torch.uint8
