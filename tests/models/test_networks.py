@@ -173,6 +173,7 @@ def test_any_number_of_channels_and_classes(name: str, channels: int, classes: i
         {"psi": 0.5},
         {"gci": False},
         {"gci": "paper"},
+        {"width": 64},
     ],
     ids=str,
 )

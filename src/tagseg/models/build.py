@@ -25,6 +25,7 @@ def build_model(
     gate: str = "stochastic",
     psi: float = 0.3,
     gci: bool | Literal["paper"] | None = None,
+    width: int = 256,
     in_channels: int = 3,
     pretrained: bool | str | Path = False,
     finetune: bool | None = None,
@@ -43,6 +44,7 @@ def build_model(
         psi: the gate's share of shallow features.
         gci: Global Cue Injection (Eq. 11); `paper` takes the paper's formula instead of the published network's.
             On by default wherever there is a gate.
+        width: channels of the ASPP and the decoder; fewer make a smaller and faster network.
         in_channels: channels of the pictures.
         pretrained: True for ImageNet weights by the backbone's name (downloaded), the name of one of torchvision's sets
             of weights, or a file: safetensors, or one of the authors' `.pth` files.
@@ -61,6 +63,7 @@ def build_model(
         gate=gate,
         psi=psi,
         gci=gate != "none" if gci is None else gci,
+        width=width,
         finetune=_resolve_finetune(finetune, backbone, pretrained),
     )
     network = build_network(config, pretrained=pretrained)

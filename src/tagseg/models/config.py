@@ -30,6 +30,7 @@ class ModelConfig:
     gate: str = "stochastic"
     psi: float = 0.3
     gci: bool | Literal["paper"] = True
+    width: int = 256
     background: float = 0.1
     finetune: bool = True
     stride_on: str = "conv2"
@@ -47,6 +48,8 @@ class ModelConfig:
             raise ValueError(f"gci must be True, False or 'paper', got {self.gci!r}")
         if not self.class_names:
             raise ValueError("classes must be 1 or more (the background is not counted), got 0")
+        if self.width < 16:
+            raise ValueError(f"width must be 16 or more, got {self.width}")
         if self.gate == "none" and self.gci:
             raise ValueError("gci needs a gate: without one the shallow features are not used; pass gci=False")
 

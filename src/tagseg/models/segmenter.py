@@ -12,8 +12,6 @@ from tagseg.models.gate import GlobalCueInjection, build_gate, conv_norm_relu
 from tagseg.models.network import Network, Segmentation, batch_norms, enlarge, full_precision
 from tagseg.models.pooling import POOLINGS, build_penalty, with_background
 
-_WIDTH = 256
-_SKIP_WIDTH = 48
 _ASPP_RATES = (12, 24, 36)
 
 
@@ -22,22 +20,23 @@ class Segmenter(Network):
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
-        self.aspp = ASPP(backbone.deep_channels, _ASPP_RATES, _WIDTH)
-        self.skip = conv_norm_relu(backbone.skip_channels, _SKIP_WIDTH, 1)
-        self.fuse = conv_norm_relu(_WIDTH + _SKIP_WIDTH, _WIDTH, 3)
+        width, skip_width = config.width, config.width * 48 // 256  # 48 in DeepLabv3+
+        self.aspp = ASPP(backbone.deep_channels, _ASPP_RATES, width)
+        self.skip = conv_norm_relu(backbone.skip_channels, skip_width, 1)
+        self.fuse = conv_norm_relu(width + skip_width, width, 3)
         self.gate = build_gate(config.gate, config.psi)
         if self.gate is not None:
             self.shallow: nn.Module = (
-                GlobalCueInjection(backbone.skip_channels, _WIDTH, instance_moments=config.gci == "paper")
+                GlobalCueInjection(backbone.skip_channels, width, instance_moments=config.gci == "paper")
                 if config.gci
-                else conv_norm_relu(backbone.skip_channels, _WIDTH, 1)
+                else conv_norm_relu(backbone.skip_channels, width, 1)
             )
         self.decoder = nn.Sequential(
-            *conv_norm_relu(_WIDTH, _WIDTH, 3),
+            *conv_norm_relu(width, width, 3),
             nn.Dropout(0.5),
-            *conv_norm_relu(_WIDTH, _WIDTH, 3),
+            *conv_norm_relu(width, width, 3),
             nn.Dropout(0.1),
-            nn.Conv2d(_WIDTH, config.classes, 1),
+            nn.Conv2d(width, config.classes, 1),
         )
         self._pool = POOLINGS[config.pooling]
         self._penalty = build_penalty(config.penalty, p=config.penalty_p, lam=config.penalty_lambda)
