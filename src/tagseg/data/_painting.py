@@ -1,4 +1,8 @@
-"""Colour and texture for a generated scene: one distribution for all kinds, so that only the shape tells them apart."""
+"""Colour and texture for a generated scene.
+
+Every kind may have any texture. Each leans to a hue of its own, but so loosely that hues of different kinds overlap:
+the colour is a hint, and only the shape tells the kinds apart.
+"""
 
 import colorsys
 from functools import cache
@@ -6,7 +10,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tagseg.data._scenes import Floats, Thing, footprint
+from tagseg.data._scenes import KINDS, Floats, Thing, footprint
+
+_HUE_SPREAD = 0.13  # of the colour circle; the kinds' usual hues are 0.17 apart
 
 
 def paint(things: list[Thing], size: int, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -16,7 +22,7 @@ def paint(things: list[Thing], size: int, rng: np.random.Generator) -> NDArray[n
         cover = footprint(thing, size)
         alpha = cover.coverage[..., None]
         view = canvas[cover.window]
-        view += alpha * (_surface(*cover.local, rng) - view)
+        view += alpha * (_surface(*cover.local, thing.kind / len(KINDS), rng) - view)
     canvas *= _light(size, rng)[..., None]
     canvas += rng.normal(0.0, 0.02, (size, size, 1))
     return (np.clip(canvas, 0.0, 1.0) * 255 + 0.5).astype(np.uint8)
@@ -50,9 +56,9 @@ def _stroke(ground: Floats, rng: np.random.Generator) -> None:
     view += rng.uniform(0.4, 0.9) * inside[..., None] * (colour - view)
 
 
-def _surface(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
+def _surface(x: Floats, y: Floats, usual_hue: float, rng: np.random.Generator) -> Floats:
     """A vivid two-coloured pattern in the thing's own coordinates, [h, w, 3]."""
-    hue, value = rng.uniform(), rng.uniform(0.65, 1.0)
+    hue, value = usual_hue + rng.normal(0, _HUE_SPREAD), rng.uniform(0.65, 1.0)
     first = _colour(hue, rng.uniform(0.6, 1.0), value)
     second = _colour(hue + rng.normal(0, 0.05), rng.uniform(0.55, 1.0), value * rng.uniform(0.6, 0.85))
     frequency, phase = rng.uniform(5.0, 11.0), rng.uniform(0, 2 * np.pi)

@@ -1,4 +1,4 @@
-"""Where the things of a generated picture lie: six kinds that differ in shape alone, some in front of others.
+"""Where the things of a generated picture lie: six kinds that differ in shape, some in front of others.
 
 A scene is in units of the picture's side, so its tags are known before a single pixel is painted and are the same at
 every size.
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Labels = NDArray[np.uint8]
 
-_SMALLEST_RADIUS, _LARGEST_RADIUS = 0.125, 0.225
+_SMALLEST_RADIUS, _LARGEST_RADIUS = 0.14, 0.24
+_LARGEST_TURN = 0.5  # radians: things lean, but are not upside down
 _LEAST_VISIBLE = 0.5  # a thing hidden further than this would carry a tag that nobody could see
 _LAYOUT_SIDE = 48  # visibility is measured on this grid, whatever size the picture is painted at
 _PLACES_TRIED = 8
@@ -126,7 +127,7 @@ def label_map(things: list[Thing], size: int) -> Labels:
 def _draw_thing(rng: np.random.Generator, kind: int) -> Thing:
     radius = rng.uniform(_SMALLEST_RADIUS, _LARGEST_RADIUS)
     x, y = rng.uniform(0.8 * radius, 1 - 0.8 * radius, 2)
-    return Thing(kind, float(x), float(y), float(radius), float(rng.uniform(0, 2 * np.pi)))
+    return Thing(kind, float(x), float(y), float(radius), float(rng.uniform(-_LARGEST_TURN, _LARGEST_TURN)))
 
 
 def _all_visible(things: list[Thing]) -> bool:
