@@ -117,3 +117,9 @@ def _sizes(facts: Sequence[Facts]) -> dict[str, tuple[int, int]]:
         return {}
     chosen = {"smallest": ordered[0], "median": ordered[len(ordered) // 2], "largest": ordered[-1]}
     return {which: (width, height) for which, (_, width, height) in chosen.items()}
+
+
+def unreadable(dataset: ImageTags) -> dict[int, DataError]:
+    """The pictures that cannot be decoded, by position."""
+    results = _for_each(dataset, dataset.pictures.facts, "reading pictures")
+    return {i: result for i, result in enumerate(results) if isinstance(result, DataError)}

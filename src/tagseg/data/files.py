@@ -92,7 +92,7 @@ class Place:
         wanted = PurePosixPath(name.replace("\\", "/"))
         if self.path.is_dir() and wanted.suffix and (self.path / wanted).is_file():
             return FileRef(self.path / wanted)
-        return self._files.get(wanted) or self._one(self._by_name, wanted) or self._one(self._by_stem, wanted)
+        return self.files.get(wanted) or self._one(self._by_name, wanted) or self._one(self._by_stem, wanted)
 
     def find_stem(self, name: str) -> FileRef | None:
         """The file of this name with whatever ending."""
@@ -105,7 +105,7 @@ class Place:
         return found[0] if found else None
 
     @cached_property
-    def _files(self) -> dict[PurePosixPath, FileRef]:
+    def files(self) -> dict[PurePosixPath, FileRef]:
         if self.path.is_dir():
             paths = (path for path in sorted(self.path.rglob("*")) if path.is_file())
             files = {PurePosixPath(path.relative_to(self.path).as_posix()): FileRef(path) for path in paths}
@@ -121,11 +121,11 @@ class Place:
 
     @cached_property
     def _by_name(self) -> dict[str, list[FileRef]]:
-        return _index(self._files.items())
+        return _index(self.files.items())
 
     @cached_property
     def _by_stem(self) -> dict[str, list[FileRef]]:
-        return _index((without_ending(name), ref) for name, ref in self._files.items())
+        return _index((without_ending(name), ref) for name, ref in self.files.items())
 
 
 def _index(files: Iterable[tuple[PurePosixPath, FileRef]]) -> dict[str, list[FileRef]]:

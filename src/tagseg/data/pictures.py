@@ -43,7 +43,7 @@ def decode_with_mode(data: bytes, where: str, *, max_side: int | None = None) ->
         mode = image.mode
         if max_side is not None:
             image.draft(None, _fit(image.size, max_side))
-        image = _to_rgb(_upright(image))
+        image = to_rgb(upright(image))
         if max_side is not None and max(image.size) > max_side:
             image = image.resize(_fit(image.size, max_side), Image.Resampling.BICUBIC, reducing_gap=3.0)
         return np.array(image), mode
@@ -70,7 +70,7 @@ def _open(data: bytes) -> Image.Image:
         return Image.open(io.BytesIO(data))
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def upright(image: Image.Image) -> Image.Image:
     image.load()
     try:
         return ImageOps.exif_transpose(image)
@@ -83,7 +83,7 @@ def _fit(size: tuple[int, int], max_side: int) -> tuple[int, int]:
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         return Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")
     if image.has_transparency_data:
