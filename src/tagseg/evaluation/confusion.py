@@ -1,0 +1,90 @@
+"""Counts of which class was taken for which, pixel by pixel, and the measures that follow from them."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagseg.data.truth import IGNORE
+
+Floats = NDArray[np.float64]
+
+
+class ConfusionMatrix:
+    """Pixels by their true class (rows) and their predicted class (columns); class 0 is the background.
+
+    A measure that would divide by 0 is NaN: the IoU of a class that neither the truth nor the prediction has, the
+    precision of one that is never predicted, the recall of one that never occurs. Means leave NaN out.
+
+    Args:
+        classes: how many, with the background.
+        counts: what was counted before, [classes, classes].
+    """
+
+    def __init__(self, classes: int, counts: NDArray[np.int64] | None = None) -> None:
+        if not 1 <= classes <= IGNORE:
+            raise ValueError(f"masks of 8 bits tell 1 to {IGNORE} classes with the background, got {classes}")
+        self.classes = classes
+        self.counts = np.zeros((classes, classes), dtype=np.int64) if counts is None else counts.astype(np.int64)
+        if self.counts.shape != (classes, classes):
+            raise ValueError(f"counts must be [{classes}, {classes}], got {list(self.counts.shape)}")
+
+    def update(self, prediction: NDArray[np.integer], truth: NDArray[np.uint8]) -> None:
+        """Count one picture.
+
+        Args:
+            prediction: a class for each pixel, [H, W].
+            truth: the true ones; pixels of value 255 are not judged.
+        """
+        if prediction.shape != truth.shape:
+            raise ValueError(
+                f"prediction and truth must be of one size, got {list(prediction.shape)} and {list(truth.shape)}"
+            )
+        if prediction.size and not 0 <= int(prediction.min()) <= int(prediction.max()) < self.classes:
+            raise ValueError(
+                f"prediction must have the values 0 to {self.classes - 1}, got {prediction.min()} to {prediction.max()}"
+            )
+        # Ignored pixels are counted in a row of their own, which is then left out: faster than to filter them.
+        # The largest number is 255 * 255 + 254, which 16 bits hold.
+        pairs = truth.astype(np.uint16) * np.uint16(self.classes) + prediction.astype(np.uint16)
+        table = np.bincount(pairs.ravel(), minlength=256 * self.classes).reshape(256, self.classes)
+        if unknown := [int(value) for value in np.flatnonzero(table[self.classes : IGNORE].any(1)) + self.classes]:
+            raise ValueError(
+                f"truth has the value {unknown[0]}, but there are {self.classes} classes with the background, and only "
+                f"{IGNORE} is ignored"
+            )
+        self.counts += table[: self.classes]
+
+    def __add__(self, other: Self) -> "ConfusionMatrix":
+        if self.classes != other.classes:
+            raise ValueError(f"matrices of {self.classes} and {other.classes} classes cannot be added")
+        return ConfusionMatrix(self.classes, self.counts + other.counts)
+
+    @property
+    def iou(self) -> Floats:
+        """Intersection over union of each class, background first."""
+        return self._right / _or_nan(self.counts.sum(0) + self.counts.sum(1) - self._right)
+
+    @property
+    def precision(self) -> Floats:
+        """Of the pixels predicted as a class, the share that is."""
+        return self._right / _or_nan(self.counts.sum(0))
+
+    @property
+    def recall(self) -> Floats:
+        """Of a class's pixels, the share that was found."""
+        return self._right / _or_nan(self.counts.sum(1))
+
+    @property
+    def _right(self) -> Floats:
+        return self.counts.diagonal().astype(np.float64)
+
+
+def mean(values: Floats) -> float:
+    """The mean of all that is not NaN; NaN if nothing is left."""
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if len(counted) else float("nan")
+
+
+def _or_nan(counts: NDArray[np.float64]) -> Floats:
+    return np.where(counts > 0, counts, np.nan)

@@ -1,0 +1,158 @@
+"""The numbers of an evaluation, and how they are shown and kept."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tagseg.evaluation.confusion import ConfusionMatrix, Floats, mean
+from tagseg.inference.settings import InferenceSettings
+
+EVALUATION_FILE = "evaluation.json"
+_MEASURES = ("iou", "precision", "recall")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How well masks agree with the truth, under each protocol.
+
+    Attributes:
+        class_names: without the background.
+        confusion: by protocol: `predicted-tags`, where the model's scores decide which classes a picture may have, and
+            `true-tags`, where its tags do. Numbers of one are not to be compared with numbers of the other.
+        pictures: how many were judged.
+        without_truth: how many pictures of the dataset have no mask.
+        settings: scales, cut-offs and what they were chosen from.
+        crf: whether a dense CRF refined the masks.
+        model: the model's name, method and backbone.
+    """
+
+    class_names: tuple[str, ...]
+    confusion: Mapping[str, ConfusionMatrix]
+    pictures: int
+    without_truth: int
+    settings: InferenceSettings
+    crf: bool
+    model: Mapping[str, str]
+
+    def mean_iou(self, protocol: str, *, background: bool = True) -> float:
+        """The mean IoU over the classes that occur in the truth or the prediction.
+
+        Args:
+            protocol: `predicted-tags` or `true-tags`.
+            background: count it as a class, as PASCAL VOC does.
+        """
+        return mean(self.confusion[protocol].iou[0 if background else 1 :])
+
+    @property
+    def caveat(self) -> str:
+        """What a reader of the numbers has to know; empty where they need no warning."""
+        if self.settings.chosen_from == "masks":
+            return "TUNED ON MASKS: these settings were chosen on ground-truth masks, not on image tags alone"
+        return ""
+
+    def to_json(self) -> str:
+        """Everything as JSON; a measure that is not defined is null."""
+        return json.dumps(
+            {
+                "model": dict(self.model),
+                "pictures": self.pictures,
+                "pictures_without_truth": self.without_truth,
+                "crf": self.crf,
+                "settings": asdict(self.settings),
+                "caveat": self.caveat,
+                "classes": list(self.class_names),
+                "protocols": {name: self._measures(matrix) for name, matrix in self.confusion.items()},
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Evaluation":
+        """The evaluation that `to_json` wrote; the measures follow from the confusion matrices."""
+        values = json.loads(text)
+        classes = 1 + len(values["classes"])
+        return cls(
+            class_names=tuple(values["classes"]),
+            confusion={
+                name: ConfusionMatrix(classes, np.array(found["confusion"], dtype=np.int64))
+                for name, found in values["protocols"].items()
+            },
+            pictures=values["pictures"],
+            without_truth=values["pictures_without_truth"],
+            settings=InferenceSettings.from_json(json.dumps(values["settings"])),
+            crf=values["crf"],
+            model=values["model"],
+        )
+
+    def save(self, folder: str | Path) -> Path:
+        """Write evaluation.json into a folder, which is made if it does not exist."""
+        path = Path(folder) / EVALUATION_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.to_json() + "\n")
+        return path
+
+    def print(self, console: Console | None = None) -> None:
+        """Show a table for people: one row per class, the protocols side by side."""
+        console = console or Console()
+        table = Table(title=f"{self.model['name']}: {self.model['method']} on {self.model['backbone']}")
+        table.add_column("class")
+        for protocol in self.confusion:
+            # A protocol's name is never cut: numbers of the two must not be mixed up.
+            table.add_column(f"{protocol}\nIoU", justify="right", style="bold", min_width=len(protocol))
+            table.add_column("\nprec.", justify="right")
+            table.add_column("\nrecall", justify="right")
+        columns = [getattr(matrix, measure) for matrix in self.confusion.values() for measure in _MEASURES]
+        for index, name in enumerate(("background", *self.class_names)):
+            table.add_row(name, *(_percent(column[index]) for column in columns))
+        table.add_section()
+        table.add_row("mean", *(_percent(mean(column)) for column in columns), style="bold")
+        table.add_row("objects only", *(_percent(mean(column[1:])) for column in columns))
+        console.print(table)
+        for line in self._notes():
+            console.print(line, highlight=False)
+        if self.caveat:
+            console.print(self.caveat, style="bold white on red")
+
+    def _notes(self) -> list[str]:
+        settings = self.settings
+        cutoffs = settings.cutoff_list(len(self.class_names))
+        reach = f"{min(cutoffs):.3g}" + (f" to {max(cutoffs):.3g}" if min(cutoffs) != max(cutoffs) else "")
+        scales = ", ".join(f"{scale:g}" for scale in settings.scales)
+        without = f" ({self.without_truth} more have no mask)" if self.without_truth else ""
+        notes = [
+            f"{self.pictures} pictures{without}; scales {scales}{' with flips' if settings.flip else ''}; "
+            f"CRF {'on' if self.crf else 'off'}; cut-offs {reach}, chosen from {settings.chosen_from}"
+        ]
+        for protocol, matrix in self.confusion.items():
+            counted = int((~np.isnan(matrix.iou)).sum())
+            if counted < matrix.classes:
+                notes.append(f"{protocol}: {counted} of {matrix.classes} classes occur and count in the mean IoU")
+        return notes
+
+    def _measures(self, matrix: ConfusionMatrix) -> dict[str, Any]:
+        names = ("background", *self.class_names)
+        per_class = {measure: getattr(matrix, measure) for measure in _MEASURES}
+        return {
+            "mean": {measure: _number(mean(values)) for measure, values in per_class.items()},
+            "mean_without_background": {measure: _number(mean(values[1:])) for measure, values in per_class.items()},
+            "classes_counted": int((~np.isnan(matrix.iou)).sum()),
+            "per_class": {
+                name: {measure: _number(values[index]) for measure, values in per_class.items()}
+                for index, name in enumerate(names)
+            },
+            "confusion": matrix.counts.tolist(),
+        }
+
+
+def _number(value: Floats | float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _percent(value: float) -> str:
+    return "-" if np.isnan(value) else f"{100 * value:.1f}"

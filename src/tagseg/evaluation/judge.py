@@ -1,0 +1,119 @@
+"""Every picture of a dataset with its masks and its truth, from one pass of the network per picture."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.progress import track
+
+from tagseg.data.dataset import ImageTags, Pixels
+from tagseg.data.truth import Mask, PixelTruth
+from tagseg.inference.batches import in_batches
+from tagseg.inference.predictor import Predictor
+from tagseg.inference.segment import Choose, Segmented
+from tagseg.inference.tiles import Mask as PredictedMask
+from tagseg.models.network import Network
+
+BATCH_SIZE = 4
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One picture's masks under each protocol, and its truth."""
+
+    results: dict[str, Segmented]
+    truth: Mask
+
+
+@dataclass(frozen=True)
+class _Item:
+    index: int
+    pixels: Pixels
+    truth: Mask
+
+
+def as_predictor(model: Predictor | Network) -> Predictor:
+    """A network alone is used with the paper's settings."""
+    return model if isinstance(model, Predictor) else Predictor(model)
+
+
+def judged_indices(predictor: Predictor, data: ImageTags, truth: PixelTruth) -> list[int]:
+    """The pictures that have masks; classes of another order or name are refused, since they would be mixed up."""
+    for what, names in (("pictures' tags", data.classes), ("masks", truth.classes)):
+        if tuple(names) != predictor.classes:
+            raise ValueError(
+                f"the {what} have the classes {', '.join(names)}, but the model has {', '.join(predictor.classes)}; "
+                "open them with classes= those of the model, in its order"
+            )
+    indices = [index for index, name in enumerate(data.names) if name in truth]
+    if not indices:
+        raise ValueError(
+            f"none of the {len(data)} pictures has a mask (the first is {data.names[0]!r}); open the truth with the "
+            "arguments of the dataset"
+        )
+    return indices
+
+
+def judge(
+    predictor: Predictor,
+    data: ImageTags,
+    truth: PixelTruth,
+    choose: Callable[[int], Choose],
+    *,
+    quality: bool,
+    crf: bool,
+    keep_planes: bool = False,
+    progress: bool,
+) -> Iterator[Judged]:
+    """Go through all pictures that have masks.
+
+    Args:
+        predictor: the model.
+        data: the pictures and their tags.
+        truth: the masks.
+        choose: for the picture at an index, which classes each protocol keeps.
+        quality: use the settings' scales and flips.
+        crf: refine by a dense CRF.
+        keep_planes: keep the merged masks of every picture; otherwise only where the truth is of another size.
+        progress: show a bar.
+    """
+    settings = predictor.settings if quality else predictor.settings.quick
+    indices = judged_indices(predictor, data, truth)
+
+    def items() -> Iterator[_Item]:
+        console = Console(stderr=True)
+        for index in track(indices, description="evaluating", disable=not progress, console=console):
+            yield _Item(index, data.pictures.read(index), truth[data.names[index]])
+
+    def run(batch: list[_Item]) -> list[Judged]:
+        resized = any(item.pixels.shape[:2] != item.truth.shape for item in batch)
+        found = predictor.engine.segment(
+            [item.pixels for item in batch],
+            [choose(item.index) for item in batch],
+            settings,
+            crf=crf,
+            keep_planes=keep_planes or resized,
+        )
+        return [Judged(results, item.truth) for item, (_, results) in zip(batch, found, strict=True)]
+
+    return in_batches(items(), run, batch_size=BATCH_SIZE)
+
+
+def planes_at(result: Segmented, size: tuple[int, ...]) -> torch.Tensor:
+    """The merged masks at the truth's size, [1 + K, H, W]."""
+    assert result.planes is not None
+    if result.planes.shape[1:] == size:
+        return result.planes
+    return F.interpolate(result.planes[None], size=size, mode="bilinear", align_corners=False)[0]
+
+
+def mask_at(result: Segmented, size: tuple[int, ...]) -> PredictedMask:
+    """The mask at the truth's size: where they differ, the merged masks are resized and compared again."""
+    if result.mask.shape == size:
+        return result.mask
+    values = np.array([0, *(k + 1 for k in result.kept)], dtype=result.mask.dtype)
+    resized: PredictedMask = values[planes_at(result, size).argmax(0).numpy()]
+    return resized

@@ -1,0 +1,132 @@
+"""Settings chosen on masks: only ever by an explicit call, and marked so in every file that they reach.
+
+What they give is an upper bound, or a baseline at its best; it is no longer a result of image tags alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tagseg._checks import unknown_name
+from tagseg.data.dataset import ImageTags
+from tagseg.data.truth import PixelTruth
+from tagseg.evaluation.confusion import ConfusionMatrix, mean
+from tagseg.evaluation.judge import as_predictor, judge, mask_at, planes_at
+from tagseg.evaluation.run import PROTOCOLS, tagged
+from tagseg.inference.predictor import Predictor
+from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
+from tagseg.inference.settings import InferenceSettings
+from tagseg.models.network import Network
+
+_CUTOFFS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_BACKGROUNDS = tuple(round(0.05 * step, 2) for step in range(1, 16))
+
+
+@dataclass(frozen=True)
+class MaskTuning:
+    """Settings chosen on masks.
+
+    Attributes:
+        settings: the model's settings with the best value in them, marked as chosen from masks.
+        best: that value.
+        mean_iou: the mean IoU, background included, of each value that was tried.
+        protocol: the protocol under which they were compared.
+    """
+
+    settings: InferenceSettings
+    best: float
+    mean_iou: dict[float, float]
+    protocol: str
+
+
+def tune_on_masks(
+    model: Predictor | Network,
+    data: ImageTags,
+    truth: PixelTruth,
+    *,
+    cutoffs: Sequence[float] = _CUTOFFS,
+    quality: bool = False,
+    crf: bool = False,
+    progress: bool = True,
+) -> MaskTuning:
+    """The cut-off, one for all classes, with the best mean IoU under `predicted-tags`.
+
+    Args:
+        model: a predictor, or a network, which is then used with the paper's settings.
+        data: the pictures and their tags.
+        truth: their masks.
+        cutoffs: the cut-offs to try; each picture is shown to the network once for all of them.
+        quality: see `evaluate`, as for what follows.
+        crf: refine by a dense CRF.
+        progress: show a bar.
+    """
+    predictor = as_predictor(model)
+    tried = {cutoff: replace(predictor.settings, cutoffs=cutoff, chosen_from="masks") for cutoff in cutoffs}
+
+    def each(_: int) -> Choose:
+        return lambda scores: {str(cutoff): settings.kept_classes(scores) for cutoff, settings in tried.items()}
+
+    matrices = {cutoff: ConfusionMatrix(1 + len(predictor.classes)) for cutoff in tried}
+    for judged in judge(predictor, data, truth, each, quality=quality, crf=crf, progress=progress):
+        for cutoff, matrix in matrices.items():
+            matrix.update(mask_at(judged.results[str(cutoff)], judged.truth.shape), judged.truth)
+    return _best(matrices, lambda cutoff: tried[cutoff], PREDICTED_TAGS)
+
+
+def best_background(
+    model: Predictor | Network,
+    data: ImageTags,
+    truth: PixelTruth,
+    thresholds: Sequence[float] = _BACKGROUNDS,
+    *,
+    protocol: str = TRUE_TAGS,
+    quality: bool = False,
+    progress: bool = True,
+) -> MaskTuning:
+    """The background value of a CAM with the best mean IoU: a fair baseline is a baseline at its best.
+
+    Args:
+        model: a CAM.
+        data: the pictures and their tags.
+        truth: their masks.
+        thresholds: the values to try; each picture is shown to the network once for all of them.
+        protocol: `true-tags` or `predicted-tags`.
+        quality: see `evaluate`, as for what follows.
+        progress: show a bar.
+    """
+    predictor = as_predictor(model)
+    if predictor.description["method"] != "cam":
+        raise ValueError("best_background is for CAM, whose background is a constant; this network has its own")
+    if protocol not in PROTOCOLS:
+        raise unknown_name("protocol", protocol, PROTOCOLS)
+
+    def one(index: int) -> Choose:
+        if protocol == TRUE_TAGS:
+            return lambda _: {protocol: tagged(data.tags[index])}
+        return lambda scores: {protocol: predictor.settings.kept_classes(scores)}
+
+    matrices = {threshold: ConfusionMatrix(1 + len(predictor.classes)) for threshold in thresholds}
+    for judged in judge(predictor, data, truth, one, quality=quality, crf=False, keep_planes=True, progress=progress):
+        result = judged.results[protocol]
+        planes = planes_at(result, judged.truth.shape).numpy()
+        planes = np.concatenate([np.zeros_like(planes[:1]), planes[1:]])  # the background has no say yet
+        classes = np.array([0, *(k + 1 for k in result.kept)])[planes.argmax(0)]
+        strength = planes.max(0)
+        for threshold, matrix in matrices.items():
+            matrix.update(np.where(strength > threshold, classes, 0), judged.truth)
+    return _best(
+        matrices,
+        lambda threshold: replace(predictor.settings, background=threshold, chosen_from="masks"),
+        protocol,
+    )
+
+
+def _best(
+    matrices: dict[float, ConfusionMatrix], settings: Callable[[float], InferenceSettings], protocol: str
+) -> MaskTuning:
+    if not matrices:
+        raise ValueError("there is nothing to try; give at least one value")
+    values = {value: mean(matrix.iou) for value, matrix in matrices.items()}
+    best = max(values, key=lambda value: values[value])
+    return MaskTuning(settings(best), best, values, protocol)

@@ -1,0 +1,81 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import confusion_matrix, jaccard_score, precision_score, recall_score
+
+from tagseg.evaluation.confusion import ConfusionMatrix, mean
+
+
+@given(classes=st.integers(2, 25), seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_counts_are_those_of_scikit_learn(classes: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    predictions = random.integers(0, classes, (2, 13, 17), dtype=np.uint8)
+    truths = random.integers(0, classes, (2, 13, 17), dtype=np.uint8)
+    truths[random.random(truths.shape) < 0.1] = 255
+    matrix = ConfusionMatrix(classes)
+    for prediction, truth in zip(predictions, truths, strict=True):
+        matrix.update(prediction, truth)
+    judged = truths != 255
+    y_true, y_pred, labels = truths[judged], predictions[judged], list(range(classes))
+    assert np.array_equal(matrix.counts, confusion_matrix(y_true, y_pred, labels=labels))
+    options = {"labels": labels, "average": None, "zero_division": 0}
+    assert np.allclose(np.nan_to_num(matrix.iou), jaccard_score(y_true, y_pred, **options))
+    assert np.allclose(np.nan_to_num(matrix.precision), precision_score(y_true, y_pred, **options))
+    assert np.allclose(np.nan_to_num(matrix.recall), recall_score(y_true, y_pred, **options))
+
+
+def test_a_class_that_nobody_has_does_not_count() -> None:
+    matrix = ConfusionMatrix(4)
+    matrix.update(np.array([[0, 1, 1, 3]]), np.array([[0, 1, 0, 255]], dtype=np.uint8))
+    assert matrix.iou[:2].tolist() == [0.5, 0.5]
+    assert np.isnan(matrix.iou[2:]).all()  # class 3 was predicted only where nothing is judged
+    assert mean(matrix.iou) == 0.5
+    assert np.isnan(mean(ConfusionMatrix(4).iou))
+
+
+def test_matrices_add_up() -> None:
+    random = np.random.default_rng(0)
+    parts, whole = [ConfusionMatrix(3), ConfusionMatrix(3)], ConfusionMatrix(3)
+    for part in parts:
+        prediction, truth = random.integers(0, 3, (2, 8, 8), dtype=np.uint8)
+        part.update(prediction, truth)
+        whole.update(prediction, truth)
+    assert np.array_equal((parts[0] + parts[1]).counts, whole.counts)
+    with pytest.raises(ValueError, match="of 3 and 4 classes cannot be added"):
+        parts[0] + ConfusionMatrix(4)
+
+
+def test_most_classes_that_8_bits_tell() -> None:
+    values = np.arange(255, dtype=np.uint8)[None]
+    matrix = ConfusionMatrix(255)
+    matrix.update(values, values)
+    assert np.array_equal(matrix.counts, np.eye(255))
+    with pytest.raises(ValueError, match="1 to 255 classes with the background, got 256"):
+        ConfusionMatrix(256)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "truth", "message"),
+    [
+        ([[0, 1]], [[0, 1], [1, 1]], r"one size, got \[1, 2\] and \[2, 2\]"),
+        ([[0, 3]], [[0, 1]], "prediction must have the values 0 to 2, got 0 to 3"),
+        ([[0, 1]], [[0, 7]], "truth has the value 7, but there are 3 classes"),
+    ],
+)
+def test_values_out_of_range_are_refused(prediction: list[list[int]], truth: list[list[int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ConfusionMatrix(3).update(np.array(prediction), np.array(truth, dtype=np.uint8))
+
+
+def test_vocs_validation_set_takes_seconds() -> None:
+    random = np.random.default_rng(0)
+    prediction, truth = random.integers(0, 21, (2, 375, 500), dtype=np.uint8)
+    matrix = ConfusionMatrix(21)
+    started = time.process_time()
+    for _ in range(145):
+        matrix.update(prediction, truth)
+    assert time.process_time() - started < 1  # a tenth of the 1,449 pictures
