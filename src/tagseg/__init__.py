@@ -2,10 +2,17 @@
 
 import tagseg
 
-model = tagseg.build_model("resnet50", 20, pretrained=True)
-masks = tagseg.pamr(picture, masks)
+model = tagseg.train("photos.csv", out="runs/photos")
+model.predict("dog.jpg").save("dog.png")
 """
 
+from tagseg._version import __version__
+from tagseg.api import check, evaluate, predict, report, train
+from tagseg.data import DataError, ImageTags, PixelTruth, open_dataset, open_truth
+from tagseg.demo import demo
+from tagseg.evaluation import ConfusionMatrix, Evaluation
+from tagseg.inference import Prediction, Predictor, load
+from tagseg.inference.multiscale import merge_scales
 from tagseg.models import (
     CAM,
     ModelConfig,
@@ -19,31 +26,49 @@ from tagseg.models import (
     ngwp,
     save_model,
 )
-from tagseg.predict.multiscale import merge_scales
 from tagseg.refine.crf import dense_crf
 from tagseg.refine.pamr import pamr
-from tagseg.train.losses import classification_loss, self_supervised_loss
-from tagseg.train.pseudo import IGNORE, pseudo_labels
-
-__version__ = "0.1.0"
+from tagseg.source import Source
+from tagseg.training.losses import classification_loss, self_supervised_loss
+from tagseg.training.pseudo import IGNORE, pseudo_labels
+from tagseg.training.recipe import Recipe
 
 __all__ = [
     "CAM",
     "IGNORE",
+    "ConfusionMatrix",
+    "DataError",
+    "Evaluation",
+    "ImageTags",
     "ModelConfig",
+    "PixelTruth",
+    "Prediction",
+    "Predictor",
+    "Recipe",
     "Segmentation",
     "Segmenter",
+    "Source",
+    "__version__",
     "build_cam",
     "build_model",
+    "check",
     "classification_loss",
+    "demo",
     "dense_crf",
+    "evaluate",
     "focal_penalty",
+    "load",
     "load_model",
     "load_reference_checkpoint",
     "merge_scales",
     "ngwp",
+    "open_dataset",
+    "open_truth",
     "pamr",
+    "predict",
     "pseudo_labels",
+    "report",
     "save_model",
     "self_supervised_loss",
+    "train",
 ]

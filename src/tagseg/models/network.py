@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -35,13 +36,27 @@ class Network(nn.Module):
     were pretrained, and learns at a tenth of the new layers' rate. One that is not learns like the rest.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__()
         self.config = config
         self.backbone = backbone
+        # Not part of a saved model: the backbone's name gives them.
+        self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
         if config.finetune:
             for module in (*backbone.first_layers(), *batch_norms(backbone)):
                 module.requires_grad_(False)
+
+    def normalise(self, pictures: Tensor) -> Tensor:
+        """RGB pictures in [0, 1], [B, 3, H, W], as the network expects them; a network of one channel sees grey."""
+        if self.config.in_channels == 1:
+            return (pictures.mean(1, keepdim=True) - self.mean.mean()) / self.std.mean()
+        if self.config.in_channels != 3:
+            raise ValueError(f"this network takes {self.config.in_channels} channels, and pictures have 3")
+        return (pictures - self.mean) / self.std
 
     def resting_norms(self) -> Iterable[nn.Module]:
         """The batch norms whose statistics do not move in training."""

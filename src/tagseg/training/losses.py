@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg._checks import require_shape, unknown_name
-from tagseg.train.pseudo import IGNORE, check_labels
+from tagseg.training.pseudo import IGNORE, check_labels
 
 # Eq. 6, which PyTorch has: the mean over classes and pictures of the binary cross-entropy of the scores.
 classification_loss = F.multilabel_soft_margin_loss

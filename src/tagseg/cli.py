@@ -1,0 +1,202 @@
+"""The command line: each command is the function of the same name."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import tagseg
+from tagseg.source import Source
+from tagseg.training.loop import Interrupted
+from tagseg.training.recipe import Recipe, all_fields, recipe_names
+
+app = typer.Typer(
+    name="tagseg",
+    help="Image tags in, segmentation masks out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+Data = Annotated[
+    str, typer.Argument(help="A CSV, TSV or JSON lines file, a folder, a COCO JSON, VOC's folder, or shapes.")
+]
+Images = Annotated[list[str] | None, typer.Option(help="A folder or zip that holds the pictures; may be given again.")]
+Split = Annotated[str | None, typer.Option(help="Which part of the data, where it has several.")]
+Masks = Annotated[
+    list[str] | None, typer.Option(help="A folder or zip with a mask per picture, ID.png; for measuring.")
+]
+Separator = Annotated[str | None, typer.Option(help="What separates the labels of a row; guessed if not given.")]
+Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if it is not beside VOC.")]
+Quality = Annotated[bool, typer.Option("--quality", help="The paper's scales and flips: better, and slower.")]
+Crf = Annotated[bool, typer.Option("--crf", help="Refine by a dense CRF.")]
+Model = Annotated[str, typer.Argument(help="A run's folder, or a model's file.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without pictures that cannot be read.")]
+
+
+def _source(
+    data: str,
+    images: list[str] | None = None,
+    split: str | None = None,
+    masks: list[str] | None = None,
+    separator: str | None = None,
+    sbd: str | None = None,
+) -> Source:
+    return Source(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
+
+
+@app.command(epilog="Example: `tagseg check photos.csv --images photos/`")
+def check(
+    data: Data,
+    images: Images = None,
+    split: Split = None,
+    separator: Separator = None,
+    sbd: Sbd = None,
+    against: Annotated[list[str] | None, typer.Option(help="Another dataset that must not share a picture.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Look at every picture and tag before hours are spent on them."""
+    found = tagseg.check(_source(data, images, split, None, separator, sbd), against=against or ())
+    if json:
+        print(found.to_json())
+    else:
+        found.print()
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: `tagseg train photos.csv --images photos/ --out runs/photos`")
+def train(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The run's folder; the same command goes on with a run that stopped.")],
+    recipe: Annotated[str, typer.Option(help="A recipe's name (see `tagseg recipes`), or a TOML file.")] = "default",
+    changes: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: section.field=value.")] = None,
+    images: Images = None,
+    split: Split = None,
+    masks: Masks = None,
+    separator: Separator = None,
+    sbd: Sbd = None,
+    val: Annotated[str | None, typer.Option(help="Tagged pictures that choose the checkpoint.")] = None,
+    val_images: Images = None,
+    val_split: Split = None,
+    val_masks: Masks = None,
+    skip_bad: SkipBad = False,
+    workers: Annotated[int | None, typer.Option(help="Processes that read pictures.")] = None,
+    checkpoint_steps: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 500,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
+) -> None:
+    """Train a segmentation network from tags."""
+    if val is None and val_split is not None:
+        val, val_images, val_masks = data, val_images or images, val_masks or masks
+    tagseg.train(
+        _source(data, images, split, masks, separator, sbd),
+        out,
+        recipe=recipe,
+        changes=changes or (),
+        val=_source(val, val_images, val_split, val_masks, separator, sbd) if val else None,
+        skip_bad=skip_bad,
+        workers=workers,
+        checkpoint_steps=checkpoint_steps,
+        tensorboard=tensorboard,
+    )
+    Console().print(
+        f"trained: {out}\nnext: tagseg predict {out} PICTURES... -o masks; tagseg report {out}", highlight=False
+    )
+
+
+@app.command(epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o masks`")
+def predict(
+    model: Model,
+    pictures: Annotated[list[str], typer.Argument(help="Files, folders, zips or patterns.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for masks, overlays and predictions.json.")],
+    quality: Quality = False,
+    crf: Crf = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pictures of one size that are segmented together.")] = 1,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Segment pictures."""
+    bad = tagseg.predict(model, pictures, out, quality=quality, crf=crf, batch_size=batch_size, skip_bad=skip_bad)
+    for line in bad:
+        print(f"skipped: {line}", file=sys.stderr)
+    Console().print(f"masks, overlays and predictions.json are in {out}", highlight=False)
+
+
+@app.command(epilog="Example: `tagseg evaluate runs/photos val.csv --masks masks/`")
+def evaluate(
+    model: Model,
+    data: Data,
+    images: Images = None,
+    split: Split = None,
+    masks: Masks = None,
+    separator: Separator = None,
+    sbd: Sbd = None,
+    quality: Quality = False,
+    crf: Crf = False,
+    tune_on_masks: Annotated[
+        bool, typer.Option("--tune-on-masks", help="Choose the cut-off on these masks; the result will say so.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for evaluation.json; the run's folder by default.")
+    ] = None,
+) -> None:
+    """Measure masks, with predicted and with true tags."""
+    result = tagseg.evaluate(
+        model,
+        _source(data, images, split, masks, separator, sbd),
+        quality=quality,
+        crf=crf,
+        tune_masks=tune_on_masks,
+        out=out or (Path(model) if Path(model).is_dir() else None),
+    )
+    result.print()
+
+
+@app.command(epilog="Example: `tagseg report runs/photos`")
+def report(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Pictures to show.")] = 8,
+) -> None:
+    """Write one HTML page about a run."""
+    print(tagseg.report(run, out, count=count))
+
+
+@app.command(epilog="Example: `tagseg recipes resnet50`")
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Show this recipe's settings.")] = None,
+    settings: Annotated[bool, typer.Option("--settings", help="List the settings that --set can change.")] = False,
+) -> None:
+    """List the recipes, or show one with all its settings."""
+    if settings:
+        print("\n".join(all_fields()))
+    elif name:
+        print(Recipe.load(name).model_dump_json(indent=2))
+    else:
+        print("\n".join(recipe_names()))
+
+
+@app.command(epilog="Example: `tagseg demo`")
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for everything that the demo makes.")] = Path("demo"),
+) -> None:
+    """The whole job on built-in pictures: train the method and the CAM baseline, predict, measure, report."""
+    tagseg.demo(out)
+
+
+def main() -> None:
+    """Run a command; what goes wrong is said in one line."""
+    try:
+        app()
+    except Interrupted as stop:
+        sys.exit(f"tagseg: {stop}")
+    except KeyboardInterrupt:
+        sys.exit("tagseg: stopped")
+    except (ValueError, OSError, FloatingPointError) as error:
+        sys.exit(f"tagseg: {' '.join(str(error).split())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Cut-offs chosen with image tags alone, so that no mask is needed to use a model well."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tagseg.data.dataset import ImageTags
+from tagseg.inference.batches import in_batches
+from tagseg.inference.predictor import Predictor
+from tagseg.inference.settings import PAPER_CUTOFF, InferenceSettings
+from tagseg.inference.stream import Decoded
+
+
+def tune_on_tags(
+    predictor: Predictor, data: ImageTags, *, quality: bool = False, batch_size: int = 4
+) -> InferenceSettings:
+    """The predictor's settings with cut-offs that suit tagged pictures which it did not learn from.
+
+    Args:
+        predictor: the model.
+        data: validation pictures with their tags, with the model's classes in the model's order.
+        quality: tune for the prediction at several scales, whose scores are higher.
+        batch_size: pictures of one shape that go through the network together.
+    """
+    if data.classes != predictor.classes:
+        raise ValueError(
+            f"the pictures' tags have the classes {', '.join(data.classes)}, but the model has "
+            f"{', '.join(predictor.classes)}; open them with classes= those of the model, in its order"
+        )
+    settings = predictor.settings if quality else predictor.settings.quick
+
+    def run(batch: list[Decoded]) -> list[list[float]]:
+        found = predictor.engine.segment([item.pixels for item in batch], [lambda _: {}] * len(batch), settings)
+        return [scores for scores, _ in found]
+
+    pictures = (Decoded(name, data.pictures.read(index)) for index, name in enumerate(data.names))
+    scores = list(in_batches(pictures, run, batch_size=batch_size))
+    return replace(predictor.settings, cutoffs=tune_cutoffs(scores, data.tags.numpy()), chosen_from="tags")
+
+
+def tune_cutoffs(scores: ArrayLike, tags: ArrayLike) -> tuple[float, ...]:
+    """For each class, the cut-off with the best F1 score on tagged validation pictures.
+
+    A cut-off lies in the middle between two scores. Of several that are as good, the lowest is taken, which keeps the
+    most pictures that have the tag. A class that all pictures have, or none, keeps the paper's cut-off.
+
+    Args:
+        scores: the classes' scores after the sigmoid, [N, C].
+        tags: 1 where the picture has the tag and 0 elsewhere, [N, C].
+    """
+    score_table, tag_table = np.asarray(scores, dtype=np.float64), np.asarray(tags) > 0.5
+    if score_table.ndim != 2 or score_table.shape != tag_table.shape:
+        raise ValueError(
+            f"scores and tags must both be [pictures, classes], got {list(score_table.shape)} and "
+            f"{list(tag_table.shape)}"
+        )
+    if not ((score_table >= 0) & (score_table <= 1)).all():
+        raise ValueError("scores must be from 0 to 1 and not NaN; apply the sigmoid first")
+    return tuple(_best_cutoff(score_table[:, k], tag_table[:, k]) for k in range(score_table.shape[1]))
+
+
+def _best_cutoff(scores: NDArray[np.float64], tags: NDArray[np.bool_]) -> float:
+    positives = int(tags.sum())
+    if positives in (0, len(tags)):
+        return PAPER_CUTOFF
+    order = np.argsort(-scores, kind="stable")
+    ranked = np.append(scores[order], 0.0)
+    kept = np.arange(1, len(scores) + 1)
+    f1 = 2 * np.cumsum(tags[order]) / (kept + positives)
+    f1[:-1][ranked[:-2] == ranked[1:-1]] = -1  # no cut-off separates equal scores
+    best = int(np.flatnonzero(f1 == f1.max())[-1])
+    return float(ranked[best] + ranked[best + 1]) / 2

@@ -1,0 +1,126 @@
+"""The part of a predictor that computes: pictures of one shape in, scores and masks out, within bounded memory."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from tagseg._checks import unknown_name
+from tagseg.data.dataset import Pixels
+from tagseg.inference.segment import Choose, Segmented, segment
+from tagseg.inference.settings import InferenceSettings
+from tagseg.inference.tiles import SMALLEST_TILE, plan_tiles
+from tagseg.inference.views import Look, look
+from tagseg.models.network import Network
+
+MAX_PIXELS = 2048 * 2048
+_PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+class Engine:
+    """A network on a device.
+
+    Args:
+        network: it is moved to the device; its mode stays, so that one in training can be measured between two epochs.
+        device: a torch device by name; `auto` stays on the GPU where the network is, or takes the first one if any.
+        precision: what the network computes in; `auto` is bfloat16 where that is safe on a GPU, float32 elsewhere.
+        max_pixels: the most pixels that the network sees at once.
+    """
+
+    def __init__(
+        self, network: Network, *, device: str = "auto", precision: str = "auto", max_pixels: int = MAX_PIXELS
+    ) -> None:
+        if network.config.in_channels not in (1, 3):
+            raise ValueError(
+                f"this network takes {network.config.in_channels} channels, but pictures are RGB (3) or grey (1); use "
+                "load_model and prepare its input yourself"
+            )
+        if precision not in _PRECISIONS:
+            raise unknown_name("precision", precision, _PRECISIONS)
+        if max_pixels < SMALLEST_TILE**2:
+            raise ValueError(
+                f"max_pixels must be at least {SMALLEST_TILE**2}, a tile of {SMALLEST_TILE} x {SMALLEST_TILE}, got "
+                f"{max_pixels}"
+            )
+        self.device = _pick_device(device, network)
+        self.network = network.to(self.device)
+        self.max_pixels = max_pixels
+        self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
+        self._in_tiles = network.config.method != "cam"
+
+    def fit_scales(self, settings: InferenceSettings, pixels: int) -> InferenceSettings:
+        """The settings with which a picture of so many pixels fits; they differ only for large pictures and CAM."""
+        largest = pixels * max(settings.scales) ** 2
+        if self._in_tiles or largest <= self.max_pixels:
+            return settings
+        factor = (self.max_pixels / largest) ** 0.5
+        return replace(settings, scales=tuple(scale * factor for scale in settings.scales))
+
+    @torch.inference_mode()
+    def segment(
+        self,
+        pictures: Sequence[Pixels],
+        choosers: Sequence[Choose],
+        settings: InferenceSettings,
+        *,
+        crf: bool = False,
+        keep_planes: bool | None = None,
+    ) -> list[tuple[list[float], dict[str, Segmented]]]:
+        """Segment pictures of one shape under the protocols that each picture's chooser names, looking at each once.
+
+        Args:
+            pictures: RGB, [H, W, 3] each.
+            choosers: for each picture, which classes each protocol keeps, given the scores.
+            settings: scales, flips and how they are merged.
+            crf: refine by a dense CRF.
+            keep_planes: keep the merged masks; by default where a picture is not cut into tiles.
+        """
+        height, width = pictures[0].shape[:2]
+        settings = self.fit_scales(settings, height * width)
+        most = round(self.max_pixels / max(settings.scales) ** 2)
+        grid = plan_tiles(height, width, most if self._in_tiles else height * width)
+        whole = len(grid) == 1
+        together = max(1, most // (height * width)) if whole else 1
+
+        def look_at(picture: Tensor) -> Look:
+            return look(self.network, picture[None], settings, half=self._half)[0]
+
+        keep = whole if keep_planes is None else keep_planes
+        results = []
+        with _evaluating(self.network):
+            for start in range(0, len(pictures), together):
+                arrays = pictures[start : start + together]
+                batch = torch.stack([torch.from_numpy(array) for array in arrays]).to(self.device).permute(0, 3, 1, 2)
+                looks = look(self.network, batch, settings, half=self._half) if whole else [None]
+                for picture, choose, seen in zip(batch, choosers[start : start + together], looks, strict=True):
+                    results.append(segment(picture, look_at, grid, choose, crf=crf, keep_planes=keep, seen=seen))
+        return results
+
+
+@contextmanager
+def _evaluating(network: Network) -> Iterator[None]:
+    """Evaluation mode for a while."""
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)
+
+
+def _pick_device(name: str, network: Network) -> torch.device:
+    if name == "auto":
+        here = next(network.parameters()).device
+        if here.type != "cpu":
+            return here
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"unknown device {name!r}; known: auto, cpu, cuda, cuda:1 and so on") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} was asked for, but torch sees no GPU here; use auto or cpu")
+    return device

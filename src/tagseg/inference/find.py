@@ -1,0 +1,137 @@
+"""Which pictures are meant: files, folders, patterns, zips and their members, or pictures already in memory."""
+
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from tagseg.data.dataset import Pixels
+from tagseg.data.errors import DataError
+from tagseg.data.files import FileRef, Place
+from tagseg.data.pictures import SUFFIXES, decode, to_rgb, upright, without_ending
+
+InMemory = Image.Image | NDArray[np.generic] | Tensor
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A picture by the name that its results will have, and its file."""
+
+    name: str
+    file: FileRef
+
+    def read(self) -> Pixels:
+        """The picture as RGB, [H, W, 3]."""
+        return decode(self.file.read(), str(self.file))
+
+
+@dataclass(frozen=True)
+class MemoryPicture:
+    """A picture that is no file."""
+
+    name: str
+    picture: InMemory
+
+    def read(self) -> Pixels:
+        """The picture as RGB, [H, W, 3]."""
+        if isinstance(self.picture, Image.Image):
+            return np.array(to_rgb(upright(self.picture.copy())))
+        if isinstance(self.picture, Tensor):
+            values = self.picture.detach().cpu()
+            return _array_to_rgb((values.movedim(0, -1) if values.dim() == 3 else values).numpy(), "[3, H, W]")
+        return _array_to_rgb(self.picture, "[H, W, 3]")
+
+
+Source = PictureFile | MemoryPicture
+
+
+def find_pictures(arguments: str | Path | Iterable[str | Path]) -> list[PictureFile]:
+    """All pictures that the arguments name, each once, in the arguments' order.
+
+    A picture is named by its path below the folder or zip that was given, without its ending.
+
+    Args:
+        arguments: files, folders (with all folders in them), zips, members of zips as `photos.zip:cats/1.jpg`, and
+            patterns such as `photos/*.jpg`.
+    """
+    found: dict[FileRef, PictureFile] = {}
+    for argument in [arguments] if isinstance(arguments, str | Path) else arguments:
+        for picture in _expand(Path(argument).expanduser()):
+            found.setdefault(picture.file, picture)
+    if not found:
+        raise DataError("no pictures were named; give files, folders, zips or patterns such as photos/*.jpg")
+    return list(found.values())
+
+
+def as_sources(pictures: str | Path | InMemory | Iterable[str | Path | InMemory]) -> list[Source]:
+    """Pictures of all kinds, mixed, as sources to read one by one."""
+    if isinstance(pictures, str | Path | Image.Image | np.ndarray | Tensor):
+        pictures = [pictures]
+    sources: list[Source] = []
+    for picture in pictures:
+        if isinstance(picture, str | Path):
+            sources.extend(find_pictures(picture))
+        elif isinstance(picture, Image.Image | np.ndarray | Tensor):
+            sources.append(MemoryPicture(f"picture-{len(sources) + 1:04d}", picture))
+        else:
+            raise ValueError(
+                f"a picture is a path, a PIL image, a numpy array or a tensor, got {type(picture).__name__}"
+            )
+    return sources
+
+
+def _expand(path: Path) -> list[PictureFile]:
+    if path.is_dir():
+        return _all_in(path, "folder")
+    if path.is_file():
+        return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_one(FileRef(path), path.name)]
+    zip_path, _, member = str(path).rpartition(":")
+    if member and zipfile.is_zipfile(zip_path):
+        file = Place(Path(zip_path)).find(member)
+        if file is None:
+            raise DataError(f"{zip_path}: holds no picture {member}; check its name")
+        return [_one(file, member)]
+    if has_magic(str(path)):
+        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        pictures = [match for match in matches if match.is_file() and match.suffix.lower() in SUFFIXES]
+        if not pictures:
+            raise DataError(f"{path}: no picture matches this pattern; {_endings()}")
+        return [_one(FileRef(match), match.name) for match in pictures]
+    raise DataError(f"{path}: does not exist; name a picture, a folder, a zip or a pattern such as photos/*.jpg")
+
+
+def _all_in(path: Path, kind: str) -> list[PictureFile]:
+    files: Sequence[tuple[PurePosixPath, FileRef]] = list(Place(path).files.items())
+    if not files:
+        raise DataError(f"{path}: this {kind} holds no pictures; {_endings()}")
+    return [_one(file, str(name)) for name, file in files]
+
+
+def _one(file: FileRef, name: str) -> PictureFile:
+    # Results are written below a folder by this name, so it must not lead out of it.
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
+    return PictureFile(str(without_ending(PurePosixPath(*parts))), file)
+
+
+def _endings() -> str:
+    return f"pictures end in {', '.join(sorted(SUFFIXES))}"
+
+
+def _array_to_rgb(values: NDArray[np.generic], expected: str) -> Pixels:
+    if values.ndim == 2:
+        values = values[..., None]
+    if values.ndim != 3 or values.shape[2] not in (1, 3, 4) or 0 in values.shape:
+        raise ValueError(f"a picture must be {expected} with 1, 3 or 4 channels, or [H, W], got {list(values.shape)}")
+    if np.issubdtype(values.dtype, np.floating):
+        if not (values.min() >= 0 and values.max() <= 1):  # false for NaN too
+            raise ValueError(f"a floating-point picture must be in [0, 1], got {values.min()} to {values.max()}")
+        values = np.asarray(values.astype(np.float64) * 255 + 0.5).astype(np.uint8)
+    if values.dtype != np.uint8:
+        raise ValueError(f"a picture must be uint8, or floating point in [0, 1], got {values.dtype}")
+    return np.array(to_rgb(Image.fromarray(values.squeeze(2) if values.shape[2] == 1 else values)))

@@ -1,0 +1,185 @@
+"""`load` a model, then `predict`.
+
+m = tagseg.load("runs/photos")
+m.predict("dog.jpg").save("dog.png")
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tagseg._checks import unknown_name
+from tagseg.inference.engine import MAX_PIXELS, Engine
+from tagseg.inference.find import InMemory, as_sources
+from tagseg.inference.prediction import Prediction
+from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
+from tagseg.inference.settings import InferenceSettings, default_settings, read_settings
+from tagseg.inference.stream import Decoded, PredictionStream
+from tagseg.models.files import load_model
+from tagseg.models.network import Network
+
+MODEL_FILE = "model.safetensors"
+
+Pictures = str | Path | InMemory | Iterable[str | Path | InMemory]
+
+
+def load(
+    path: str | Path, *, device: str = "auto", precision: str = "auto", max_pixels: int = MAX_PIXELS
+) -> "Predictor":
+    """A model ready to predict.
+
+    Args:
+        path: a run's folder, or a model's file.
+        device: `auto` takes the first GPU if there is one.
+        precision: `auto` computes in bfloat16 on a GPU where that is safe; or `float32`, `bfloat16`.
+        max_pixels: the most pixels that the network sees at once; larger pictures go through it in tiles.
+    """
+    file = Path(path).expanduser()
+    if not file.exists():
+        raise ValueError(f"{path}: does not exist; name a run's folder, or a model's file")
+    if file.is_dir():
+        file = file / MODEL_FILE
+        if not file.is_file():
+            raise ValueError(f"{path}: this folder holds no {MODEL_FILE}; name a run's folder, or a model's file")
+    network = load_model(file)
+    return Predictor(
+        network,
+        read_settings(file, network.config),
+        name=file.resolve().parent.name if file.name == MODEL_FILE else file.stem,
+        device=device,
+        precision=precision,
+        max_pixels=max_pixels,
+    )
+
+
+class Predictor:
+    """A network with the settings of its use.
+
+    Attributes:
+        classes: the names of the classes, without the background.
+        engine: the network on its device.
+        description: the model's name, method and backbone.
+
+    Args:
+        network: it is moved to the device.
+        settings: the paper's by default.
+        name: what the model is called in results.
+        device: see `load`, as for what follows.
+        precision: what the network computes in.
+        max_pixels: the most pixels that the network sees at once.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        settings: InferenceSettings | None = None,
+        *,
+        name: str = "model",
+        device: str = "auto",
+        precision: str = "auto",
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        config = network.config
+        self.classes = config.class_names
+        self.description = {"name": name, "method": config.method, "backbone": config.backbone}
+        self.settings = settings or default_settings(config)
+        self.engine = Engine(network, device=device, precision=precision, max_pixels=max_pixels)
+
+    @property
+    def settings(self) -> InferenceSettings:
+        """Scales, cut-offs and what they were chosen from; others may be assigned."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: InferenceSettings) -> None:
+        settings.cutoff_list(len(self.classes))
+        if settings.background is not None and self.description["method"] != "cam":
+            raise ValueError("settings.background is for CAM, whose background is a constant; this network has its own")
+        self._settings = settings
+
+    def predict(
+        self,
+        picture: str | Path | InMemory,
+        *,
+        quality: bool = False,
+        crf: bool = False,
+        tags: Sequence[str] | None = None,
+        probabilities: bool | None = None,
+    ) -> Prediction:
+        """Segment one picture.
+
+        Args:
+            picture: a file, a PIL image, an array [H, W, 3] or a tensor [3, H, W] (uint8, or floating point in [0, 1]).
+            quality: look at the settings' scales and flips, as the paper does, instead of once; slower by their number.
+            crf: move the borders to the picture's edges by a dense CRF.
+            tags: the classes that the picture is known to have; no other is allowed then, whatever its score.
+            probabilities: keep the merged masks; by default where the picture was not cut into tiles.
+        """
+        sources = as_sources([picture])
+        if len(sources) != 1:
+            raise ValueError(f"{picture}: holds {len(sources)} pictures; use predict_many for more than one")
+        decoded = Decoded(sources[0].name, sources[0].read())
+        return self._run([decoded], self.allowed(tags), quality, crf, probabilities)[0]
+
+    def predict_many(
+        self,
+        pictures: Pictures,
+        *,
+        batch_size: int = 1,
+        quality: bool = False,
+        crf: bool = False,
+        probabilities: bool | None = None,
+        skip_bad: bool = False,
+    ) -> PredictionStream:
+        """Segment many pictures, in their order, while the result is iterated over.
+
+        Args:
+            pictures: files, folders, patterns, zips, members of zips, PIL images, arrays or tensors, mixed as you like.
+            batch_size: pictures of one shape that go through the network together.
+            quality: see `predict`, as for `crf` and `probabilities`.
+            crf: refine by a dense CRF.
+            probabilities: keep the merged masks.
+            skip_bad: leave out pictures that cannot be read and note why in the result's `bad`; otherwise they raise.
+        """
+        choose = self.allowed(None)
+        return PredictionStream(
+            as_sources(pictures),
+            lambda pictures: self._run(pictures, choose, quality, crf, probabilities),
+            batch_size=batch_size,
+            skip_bad=skip_bad,
+        )
+
+    def allowed(self, tags: Sequence[str] | None) -> Choose:
+        """What decides which classes a picture may have: its tags if they are given, otherwise its scores."""
+        if tags is None:
+            return lambda scores: {PREDICTED_TAGS: self.settings.kept_classes(scores)}
+        tags = [tags] if isinstance(tags, str) else tags
+        for tag in tags:
+            if tag not in self.classes:
+                raise unknown_name("tag", tag, self.classes)
+        kept = tuple(k for k, name in enumerate(self.classes) if name in tags)
+        return lambda _: {TRUE_TAGS: kept}
+
+    def _run(
+        self, pictures: Sequence[Decoded], choose: Choose, quality: bool, crf: bool, probabilities: bool | None
+    ) -> list[Prediction]:
+        height, width = pictures[0].pixels.shape[:2]
+        settings = self.settings if quality else self.settings.quick
+        settings = self.engine.fit_scales(settings, height * width)
+        arrays = [picture.pixels for picture in pictures]
+        found = self.engine.segment(arrays, [choose] * len(arrays), settings, crf=crf, keep_planes=probabilities)
+        return [
+            Prediction(
+                name=picture.name,
+                mask=result.mask,
+                scores=dict(zip(self.classes, scores, strict=True)),
+                picture=picture.pixels,
+                model=self.description,
+                protocol=protocol,
+                settings=settings,
+                crf=crf,
+                kept=result.kept,
+                _planes=None if result.planes is None else result.planes.numpy(),
+            )
+            for picture, (scores, results) in zip(pictures, found, strict=True)
+            for protocol, result in results.items()
+        ]

@@ -1,0 +1,64 @@
+"""Predictions of many pictures, made while they are asked for."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tagseg.data.dataset import Pixels
+from tagseg.data.errors import DataError
+from tagseg.inference.batches import in_batches
+from tagseg.inference.find import Source
+from tagseg.inference.prediction import Prediction
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A picture in memory with its name."""
+
+    name: str
+    pixels: Pixels
+
+
+class PredictionStream(Iterable[Prediction]):
+    """Predictions in the pictures' order; only a few exist at a time.
+
+    Attributes:
+        bad: why each picture that could not be read was left out, one line each; complete once the stream has ended.
+
+    Args:
+        sources: the pictures.
+        run: predicts pictures of one shape.
+        batch_size: how many at a time.
+        skip_bad: leave out pictures that cannot be read.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        run: Callable[[list[Decoded]], list[Prediction]],
+        *,
+        batch_size: int,
+        skip_bad: bool,
+    ) -> None:
+        self.bad: list[str] = []
+        self._sources = sources
+        self._run = run
+        self._batch_size = batch_size
+        self._skip_bad = skip_bad
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        self.bad.clear()
+        return in_batches(self._decode(), self._run, batch_size=self._batch_size)
+
+    def _decode(self) -> Iterator[Decoded]:
+        for source in self._sources:
+            try:
+                pixels = source.read()
+            except DataError as error:
+                if not self._skip_bad:
+                    raise
+                self.bad.append(str(error))
+                continue
+            yield Decoded(source.name, pixels)

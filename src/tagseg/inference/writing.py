@@ -1,0 +1,52 @@
+"""Predictions as files."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tagseg.inference.prediction import Prediction
+from tagseg.inference.stream import PredictionStream
+
+INDEX_FILE = "predictions.json"
+
+
+def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path) -> Path:
+    """Write each picture's mask (NAME.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
+
+    Two pictures of one name get NAME and NAME-2. What a stream left out is listed under `skipped`.
+
+    Args:
+        predictions: they are written as they come.
+        out_dir: made if it does not exist.
+
+    Returns:
+        The path of predictions.json.
+    """
+    out = Path(out_dir)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out}: is a file; name a folder for the predictions")
+    taken: set[str] = set()
+    pictures: list[dict[str, Any]] = []
+    for prediction in predictions:
+        name = _free_name(prediction.name, taken)
+        mask, overlay = out / f"{name}.png", out / f"{name}_overlay.jpg"
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        prediction.save(mask)
+        prediction.overlay().save(overlay, quality=90)
+        files = {kind: path.relative_to(out).as_posix() for kind, path in (("mask", mask), ("overlay", overlay))}
+        pictures.append({**prediction.summary(), "files": files})
+    out.mkdir(parents=True, exist_ok=True)
+    skipped = predictions.bad if isinstance(predictions, PredictionStream) else []
+    index = out / INDEX_FILE
+    index.write_text(json.dumps({"pictures": pictures, "skipped": skipped}, indent=2) + "\n")
+    return index
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    free, number = name, 1
+    while free.lower() in taken:  # some disks do not tell a.png from A.png
+        number += 1
+        free = f"{name}-{number}"
+    taken.add(free.lower())
+    return free

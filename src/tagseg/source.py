@@ -1,0 +1,68 @@
+"""Where pictures come from, as one value: what `open_dataset` and `open_truth` take."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tagseg.data import DataError, ImageTags, PixelTruth, open_dataset, open_truth
+from tagseg.data.listing import Listing
+from tagseg.data.open import list_source
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of tagged pictures, and of masks where it has some; `open_dataset` explains the fields."""
+
+    data: str
+    images: tuple[str, ...] = ()
+    split: str | None = None
+    masks: tuple[str, ...] = ()
+    separator: str | None = None
+    sbd: str | None = None
+
+    @classmethod
+    def of(cls, data: "str | Path | Source", **places: Any) -> "Source":
+        """A source from what a person passes."""
+        return data if isinstance(data, Source) else cls(str(data), **places)
+
+    def open(self, classes: Sequence[str] | None = None, *, skip_missing: bool = False) -> ImageTags:
+        """The tagged pictures; missing ones are an error, or left out."""
+        if skip_missing:
+            found = list_source(
+                self.data, images=self.images or None, split=self.split, classes=classes, **self._reading()
+            )
+            return found.dataset() if isinstance(found, Listing) else found
+        return open_dataset(self.data, images=self.images or None, split=self.split, classes=classes, **self._reading())
+
+    def truth(self, classes: Sequence[str] | None = None) -> PixelTruth:
+        """The masks, for evaluation."""
+        return open_truth(
+            self.data,
+            masks=self.masks or None,
+            images=self.images or None,
+            split=self.split,
+            classes=classes,
+            **self._reading(),
+        )
+
+    def truth_if_any(self, classes: Sequence[str] | None = None) -> PixelTruth | None:
+        """The masks, or None where the source has none."""
+        try:
+            truth = self.truth(classes)
+        except DataError:
+            return None
+        return truth if len(truth) else None
+
+    def describe(self) -> dict[str, Any]:
+        """For the run's configuration."""
+        return {key: value for key, value in asdict(self).items() if value}
+
+    @classmethod
+    def described(cls, fields: dict[str, Any]) -> "Source":
+        """The source that `describe` described; what else there is in the fields is left out."""
+        own = {key: value for key, value in fields.items() if key in cls.__dataclass_fields__}
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in own.items()})
+
+    def _reading(self) -> dict[str, Any]:
+        return {"separator": self.separator, "sbd": self.sbd}

@@ -1,0 +1,80 @@
+"""Where a run stands, in one file: enough to go on from, and replaced whole, so that no crash leaves half of it."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+FILE = "checkpoint.safetensors"
+
+
+@dataclass
+class Progress:
+    """What a run knows besides its weights.
+
+    Attributes:
+        step: optimiser steps done.
+        best_loss: the lowest validation loss so far, of those that may choose the checkpoint.
+        best_epoch: the epoch that it was reached in, counted from 1; 0 for none.
+        seconds: time spent training, over all sessions.
+        sessions: how often the run was started or went on.
+        scale: the loss scale of half precision, if any.
+    """
+
+    step: int = 0
+    best_loss: float = float("inf")
+    best_epoch: int = 0
+    seconds: float = 0.0
+    sessions: int = 0
+    scale: dict[str, Any] | None = None
+
+
+def save_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+    """Write the run's state; the previous one stays until the new one is complete on disk."""
+    tensors = {f"network.{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
+    for index, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
+    replace_file(folder / FILE, lambda path: save_file(tensors, path, {"progress": json.dumps(asdict(progress))}))
+
+
+def load_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> Progress | None:
+    """Bring a run back to where it stood; None if it has not got to a checkpoint."""
+    if not (folder / FILE).is_file():
+        return None
+    state: dict[int, dict[str, Tensor]] = {}
+    weights: dict[str, Tensor] = {}
+    with safe_open(folder / FILE, framework="pt") as file:
+        progress = Progress(**json.loads(file.metadata()["progress"]))
+        for name in file.keys():  # noqa: SIM118
+            kind, _, rest = name.partition(".")
+            if kind == "network":
+                weights[rest] = file.get_tensor(name)
+            else:
+                index, _, key = rest.partition(".")
+                state.setdefault(int(index), {})[key] = file.get_tensor(name)
+    network.load_state_dict(weights)
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    return progress
+
+
+def read_progress(folder: Path) -> Progress | None:
+    """Where a run stands, without its weights."""
+    if not (folder / FILE).is_file():
+        return None
+    with safe_open(folder / FILE, framework="pt") as file:
+        return Progress(**json.loads(file.metadata()["progress"]))
+
+
+def replace_file(path: Path, write: Any) -> None:
+    """Write a file beside its place, make sure that it is on disk, and only then put it there."""
+    temporary = path.with_name(path.name + ".part")
+    write(temporary)
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)

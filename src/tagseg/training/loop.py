@@ -1,0 +1,250 @@
+"""The training loop, on whatever accelerate runs: a CPU, a GPU, many GPUs, many machines.
+
+tagseg train photos.csv --out runs/photos
+accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
+"""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from tagseg.data.dataset import ImageTags
+from tagseg.models import Network, save_model
+from tagseg.training.augment import TrainingPictures, ValidationPictures, seed_for
+from tagseg.training.checkpoint import Progress, load_checkpoint, replace_file, save_checkpoint
+from tagseg.training.display import Display
+from tagseg.training.journal import Journal
+from tagseg.training.objective import Losses, objective
+from tagseg.training.recipe import Recipe, SupervisionSettings
+from tagseg.training.sampling import Schedule
+from tagseg.training.validation import Validation, validate
+
+MODEL_FILE = "model.safetensors"
+STEPS_BETWEEN_LOGS = 10
+Measure = Callable[[Network], dict[str, float]]
+
+
+class Interrupted(Exception):  # noqa: N818  not an error
+    """The run was asked to stop, and did so at a checkpoint."""
+
+
+def fit(
+    network: Network,
+    recipe: Recipe,
+    train: ImageTags,
+    validation: ImageTags,
+    out: Path,
+    *,
+    workers: int = 0,
+    checkpoint_steps: int = 500,
+    measure: Measure | None = None,
+    on_epoch: Callable[[Network, int], None] | None = None,
+    stop_after: int | None = None,
+) -> Progress:
+    """Train a network, or go on where an earlier call stopped.
+
+    Args:
+        network: with its starting weights.
+        recipe: the settings.
+        train: the pictures to learn from, with their tags.
+        validation: the pictures that choose the checkpoint, by their tags.
+        out: the run's folder.
+        workers: processes that read pictures.
+        checkpoint_steps: steps between checkpoints; there is one after every epoch too.
+        measure: further numbers of the network after each epoch, for the journal; never used to choose.
+        on_epoch: called with the network and the epoch's number, for example to draw pictures.
+        stop_after: stop as if interrupted after this step.
+
+    Returns:
+        Where the run stands at its end.
+    """
+    settings = recipe.optimiser
+    accelerator = Accelerator(
+        mixed_precision=_precision(settings.precision), gradient_accumulation_steps=settings.accumulate
+    )
+    device = accelerator.device
+    optimiser = torch.optim.SGD(
+        network.parameter_groups(settings.lr, weight_decay=settings.weight_decay),
+        lr=settings.lr,
+        momentum=settings.momentum,
+    )
+    progress = load_checkpoint(out, network, optimiser) or Progress()
+    progress.sessions += 1
+    schedule = Schedule(
+        len(train),
+        settings.batch,
+        accumulate=settings.accumulate,
+        epochs=settings.epochs,
+        seed=settings.seed,
+        processes=accelerator.num_processes,
+        process=accelerator.process_index,
+    )
+    schedule.start = progress.step
+    pictures = TrainingPictures(train, recipe.pictures, settings.seed)
+    batches = iter(
+        DataLoader(
+            pictures,
+            batch_sampler=schedule,
+            num_workers=workers,
+            pin_memory=device.type == "cuda",
+            worker_init_fn=_leave_signals_to_the_main_process,
+        )
+    )
+    held_out = DataLoader(ValidationPictures(validation, recipe.pictures), recipe.validation.batch, num_workers=workers)
+    network.train()
+    model, prepared = accelerator.prepare(network, optimiser)
+    if progress.scale and accelerator.scaler:
+        accelerator.scaler.load_state_dict(progress.scale)
+
+    main = accelerator.is_main_process
+    journal = Journal(out, step=progress.step) if main else None
+    began, seconds_before, logged = time.monotonic(), progress.seconds, _Average()
+    with _stop_signals() as stop, Display(schedule.steps, start=progress.step, quiet=not main) as display:
+        if progress.step:
+            display.say(f"going on from step {progress.step} of {schedule.steps}")
+        while progress.step < schedule.steps:
+            epoch = progress.step // schedule.steps_per_epoch  # from 0
+            supervision = _supervision(recipe, epoch)
+            # What is random in the network depends on the step alone, so that it need not be saved.
+            torch.manual_seed(seed_for(settings.seed, progress.step, accelerator.process_index))
+            for _ in range(settings.accumulate):
+                batch, tags = next(batches)
+                batch, tags = batch.to(device, non_blocking=True).float() / 255, tags.to(device, non_blocking=True)
+                with accelerator.accumulate(model):
+                    with accelerator.autocast():
+                        losses = objective(model, batch, tags, normalise=network.normalise, settings=supervision)
+                    accelerator.backward(losses.total)
+                    prepared.step()
+                    prepared.zero_grad()
+                logged.add(losses)
+            progress.step += 1
+            progress.seconds = seconds_before + time.monotonic() - began
+
+            ends_epoch = progress.step % schedule.steps_per_epoch == 0
+            if progress.step % STEPS_BETWEEN_LOGS == 0 or ends_epoch:
+                numbers = logged.take(settings.batch / settings.accumulate)
+                if not math.isfinite(numbers["loss"]):
+                    raise FloatingPointError(
+                        f"the loss is not finite at step {progress.step}; lower optimiser.lr, now {settings.lr}, or "
+                        "use optimiser.precision=fp32"
+                    )
+                display.step(progress.step, epoch=epoch + 1, epochs=settings.epochs, numbers=_in_words(numbers))
+                if journal:
+                    journal.write("train", progress.step, epoch=epoch + 1, **numbers)
+            if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
+                result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
+                _keep_best(network, result, progress, recipe, epoch + 1, out)
+                reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
+                reached |= measure(network) if measure else {}
+                assert journal is not None
+                journal.write("validation", progress.step, epoch=epoch + 1, **reached)
+                words = ", ".join(f"{name} {value:.3g}" for name, value in reached.items())
+                display.say(f"epoch {epoch + 1}: validation {words}")
+                if on_epoch:
+                    on_epoch(network, epoch + 1)
+                network.train()
+            accelerator.wait_for_everyone()
+            asked_to_stop = _agree(accelerator, stop.asked) or progress.step == stop_after
+            if main and (ends_epoch or asked_to_stop or progress.step % checkpoint_steps == 0):
+                progress.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
+                save_checkpoint(out, network, optimiser, progress)
+            if asked_to_stop and progress.step < schedule.steps:
+                raise Interrupted(
+                    f"stopped at step {progress.step} of {schedule.steps}; the same command goes on from there"
+                )
+    accelerator.end_training()
+    return progress
+
+
+def _supervision(recipe: Recipe, epoch: int) -> SupervisionSettings | None:
+    """The masks' own supervision starts after the first epochs; the CAM baseline has none."""
+    if recipe.model.method == "cam" or epoch < recipe.optimiser.classification_epochs:
+        return None
+    return recipe.supervision
+
+
+def _keep_best(network: Network, result: Validation, progress: Progress, recipe: Recipe, epoch: int, out: Path) -> None:
+    """Save the model if its validation loss is the lowest of the epochs that train the masks (all, if none does)."""
+    epochs, first = recipe.optimiser.epochs, recipe.optimiser.classification_epochs
+    may_choose = recipe.model.method == "cam" or epoch > first or epochs <= first
+    if may_choose and result.loss < progress.best_loss:
+        progress.best_loss, progress.best_epoch = result.loss, epoch
+        replace_file(out / MODEL_FILE, lambda path: save_model(network, path))
+
+
+class _Average:
+    """Means of the losses since they were last taken; nothing waits for the GPU until then."""
+
+    def __init__(self) -> None:
+        self._losses: list[torch.Tensor] = []
+        self._since = time.monotonic()
+
+    def add(self, losses: Losses) -> None:
+        self._losses.append(torch.stack([value.detach().float() for value in losses[:4]]))
+
+    def take(self, pictures_each: float) -> dict[str, float]:
+        pictures = pictures_each * len(self._losses)
+        total, classification, segmentation, supervised = torch.stack(self._losses).mean(0).tolist()
+        seconds = time.monotonic() - self._since
+        self._losses, self._since = [], time.monotonic()
+        return {
+            "loss": total,
+            "classification": classification,
+            "segmentation": segmentation,
+            "supervised": supervised,
+            "pictures_per_second": pictures / seconds,
+        }
+
+
+def _in_words(numbers: dict[str, float]) -> str:
+    return (
+        f"loss {numbers['loss']:.3f} (tags {numbers['classification']:.3f}, masks {numbers['segmentation']:.3f}), "
+        f"full pseudo masks {100 * numbers['supervised']:.0f} %, {numbers['pictures_per_second']:.0f} img/s"
+    )
+
+
+class _Stop:
+    asked = False
+
+
+def _agree(accelerator: Accelerator, asked: bool) -> bool:
+    """Whether any process was asked to stop: all have to stop at the same step."""
+    if accelerator.num_processes == 1:
+        return asked
+    return bool(accelerator.reduce(torch.tensor(float(asked), device=accelerator.device)).item())
+
+
+def _leave_signals_to_the_main_process(_: int) -> None:
+    """Keep a worker alive through Ctrl-C, which reaches it too: the step under way still needs its pictures."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """Turn Ctrl-C and SIGTERM into a wish to stop after the step; a second Ctrl-C stops at once."""
+    stop = _Stop()
+
+    def ask(number: int, _: object) -> None:
+        stop.asked = True
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _precision(name: str) -> str:
+    """Half precision by itself only where the hardware has it."""
+    if name == "auto":
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return "no" if name == "fp32" else name

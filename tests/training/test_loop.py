@@ -1,0 +1,135 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import tagseg
+from tagseg.models import Network
+from tagseg.training.checkpoint import FILE
+from tagseg.training.journal import read_journal
+from tagseg.training.loop import MODEL_FILE, Interrupted
+from tests.training.small import run, small_data, small_recipe
+
+
+def assert_equal_weights(first: Network, second: Network) -> None:
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name]), name
+
+
+def losses(out: Path) -> list[float]:
+    return [line["loss"] for line in read_journal(out) if line["kind"] == "validation"]
+
+
+def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(tmp_path: Path) -> None:
+    recipe = small_recipe()
+    whole = run(tmp_path / "whole", recipe)
+    for step in (2, 5, 8):  # within the classification epoch, within and at the end of a later one
+        with pytest.raises(Interrupted, match=f"stopped at step {step} of 12; the same command goes on from there"):
+            run(tmp_path / "parts", recipe, stop_after=step, workers=step % 2)
+    parts = run(tmp_path / "parts", recipe)
+    assert_equal_weights(whole, parts)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "parts")
+    assert_equal_weights(
+        tagseg.load_model(tmp_path / "whole" / MODEL_FILE), tagseg.load_model(tmp_path / "parts" / MODEL_FILE)
+    )
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
+    first = run(tmp_path / "run", small_recipe())
+    journal = (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert_equal_weights(first, run(tmp_path / "run", small_recipe()))
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == journal
+
+
+def test_the_chosen_model_has_the_lowest_loss_after_the_classification_epochs(tmp_path: Path) -> None:
+    run(tmp_path / "run", small_recipe())
+    best = min(range(1, 3), key=lambda epoch: losses(tmp_path / "run")[epoch])
+    with pytest.raises(Interrupted):
+        run(tmp_path / "until", small_recipe(), stop_after=4 * (best + 1)) if best < 2 else run(
+            tmp_path / "until", small_recipe("optimiser.epochs=4"), stop_after=12
+        )
+    chosen = tagseg.load_model(tmp_path / "run" / MODEL_FILE)
+    assert_equal_weights(chosen, tagseg.load_model(tmp_path / "until" / MODEL_FILE))
+
+
+def test_accumulation_follows_the_same_losses(tmp_path: Path) -> None:
+    """With all that is random per picture off, and batch norms at rest, a batch in parts is the batch."""
+    quiet = ("model.gate=deterministic", "optimiser.classification_epochs=0")
+    run(tmp_path / "whole", small_recipe(*quiet), quiet=True)
+    run(tmp_path / "parts", small_recipe(*quiet, "optimiser.accumulate=4"), quiet=True)
+    assert losses(tmp_path / "whole") == pytest.approx(losses(tmp_path / "parts"), rel=1e-4)
+
+
+def test_the_losses_fall(tmp_path: Path) -> None:
+    recipe = small_recipe("optimiser.epochs=10", "optimiser.classification_epochs=10", "optimiser.lr=0.02")
+    run(tmp_path / "run", recipe)
+    values = [line["classification"] for line in read_journal(tmp_path / "run") if line["kind"] == "train"]
+    assert min(values[-3:]) < values[0] - 0.05
+
+
+def test_cam_trains_the_tags_alone(tmp_path: Path) -> None:
+    network = run(tmp_path / "run", small_recipe("model.method=cam"))
+    assert isinstance(network, tagseg.CAM)
+    assert all(line["segmentation"] == 0 for line in read_journal(tmp_path / "run") if line["kind"] == "train")
+
+
+def test_a_loss_that_explodes_stops_the_run(tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match=r"the loss is not finite at step \d+; lower optimiser.lr, now 1e\+20"):
+        run(tmp_path / "run", small_recipe("optimiser.lr=1e20"))
+
+
+def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
+    """What a kill leaves of a checkpoint in the making is not mistaken for one."""
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", small_recipe(), stop_after=5)
+    (tmp_path / "run" / (FILE + ".part")).write_bytes(b"half a checkpoint")
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 9')
+    assert_equal_weights(run(tmp_path / "run", small_recipe()), run(tmp_path / "whole", small_recipe()))
+
+
+SCRIPT = """
+import sys, torch
+from pathlib import Path
+from tests.training.small import run, small_recipe
+torch.set_num_threads(1)
+run(Path(sys.argv[1]), small_recipe(*sys.argv[2:]), quiet=True)
+"""
+
+
+def test_two_processes_follow_the_losses_of_one(tmp_path: Path) -> None:
+    """With what is random per process (gate, dropout) off and batch norms at rest."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    settings = ["model.gate=deterministic", "optimiser.classification_epochs=0"]
+    for processes in (1, 2):
+        out = tmp_path / f"run{processes}"
+        out.mkdir()
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+        result = subprocess.run(
+            [*command, str(script), str(out), *settings],
+            env={
+                **os.environ,
+                "ACCELERATE_USE_CPU": "true",
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+                "OMP_NUM_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr[-2000:]
+    assert losses(tmp_path / "run2") == pytest.approx(losses(tmp_path / "run1"), rel=1e-4)
+
+
+def test_metrics_are_plain_json_lines(tmp_path: Path) -> None:
+    run(tmp_path / "run", small_recipe())
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines if line["kind"] == "validation"] == [1, 2, 3]
+    assert all(line["step"] <= 12 for line in lines)
+    assert len(small_data()[1]) == 8

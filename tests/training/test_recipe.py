@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from tagseg.training.recipe import Recipe, recipe_names
+from tagseg.training.start import build
+
+PAPER = ["wideresnet38", "vgg16", "resnet50", "resnet101"]
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_is_valid(name: str) -> None:
+    assert isinstance(Recipe.load(name), Recipe)
+
+
+def test_the_papers_settings() -> None:
+    main = Recipe.load("wideresnet38")
+    assert (main.pictures.crop, main.optimiser.lr, main.optimiser.epochs) == (321, 0.001, 24)
+    assert (main.model.psi, main.model.penalty_p, main.model.penalty_lambda) == (0.3, 3, 0.01)
+    assert (main.supervision.dilations, main.supervision.iterations) == ((1, 2, 4, 8, 12, 24), 10)
+    assert (main.optimiser.classification_epochs, main.optimiser.batch, main.optimiser.weight_decay) == (5, 16, 5e-4)
+    for name in ("resnet50", "resnet101"):
+        assert (Recipe.load(name).pictures.crop, Recipe.load(name).optimiser.lr) == (448, 0.0005)
+    assert Recipe.load("default") == Recipe.load("resnet50")
+
+
+def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() -> None:
+    names = set(recipe_names())
+    assert {*PAPER, *(f"cam-{name}" for name in PAPER)} <= names
+    assert all(Recipe.load(f"cam-{name}").model.method == "cam" for name in PAPER)
+    assert {f"focal-p{p}-lambda{lam}" for p in (0, 3, 5) for lam in (0.1, 0.01, 0.001)} <= names
+    assert {"no-penalty", "no-pamr", "no-gate", "deterministic-gate", "gate-psi0.3", "gate-psi0.5-no-gci"} <= names
+    assert {"pamr-1-2-4-8", "pamr-1-2-4-8-12", "pamr-1-3-6-9-12-16", "pamr-1-2-4-8-12-16"} <= names
+    assert {"pamr-iterations-5", "pamr-iterations-10", "pamr-iterations-15"} <= names
+    assert Recipe.load("gate-psi0.3-no-gci").model.gci is False
+    assert Recipe.load("focal-p5-lambda0.1").model.penalty_lambda == 0.1
+
+
+def test_changes_are_typed() -> None:
+    recipe = Recipe.load(
+        "default",
+        ["model.gate=none", "optimiser.lr=0.01", "supervision.dilations=[1, 2]", "model.pretrained=w.safetensors"],
+    )
+    assert (recipe.model.gate, recipe.optimiser.lr, recipe.supervision.dilations) == ("none", 0.01, (1, 2))
+    assert recipe.model.pretrained == "w.safetensors"
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "vgg16"\n[optimiser]\nepochs = 3\n')
+    recipe = Recipe.load(path)
+    assert (recipe.model.backbone, recipe.optimiser.epochs, recipe.optimiser.lr) == ("vgg16", 3, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("resnet5", [], "unknown recipe 'resnet5'; known: .*Did you mean 'resnet50'?"),
+        ("none.toml", [], "no recipe file at none.toml"),
+        ("default", ["model.gat=none"], "unknown setting 'model.gat'; known: .*Did you mean 'model.gate'?"),
+        ("default", ["gate=none"], "a setting is changed by section.field=value, .*; got 'gate=none'"),
+        ("default", ["optimiser.lr=-1"], r"setting optimiser.lr=-1: input should be greater than 0"),
+        ("default", ["optimiser.epochs=many"], r"setting optimiser.epochs='many': input should be a valid integer"),
+    ],
+)
+def test_errors_are_one_line(name: str, changes: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        Recipe.load(name, changes)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_with_unknown_settings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[model]\nbackbon = 'vgg16'\n")
+    with pytest.raises(ValueError, match="unknown setting 'model.backbon'.*Did you mean 'model.backbone'"):
+        Recipe.load(path)
+    path.write_text("[model\n")
+    with pytest.raises(ValueError, match="mine.toml is not valid TOML"):
+        Recipe.load(path)
+
+
+def test_without_pretrained_weights_everything_learns() -> None:
+    recipe = Recipe.load("resnet50", ["model.pretrained=false"])
+    network = build(recipe.model, ("a", "b"))
+    assert all(parameter.requires_grad for parameter in network.parameters())
