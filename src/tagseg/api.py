@@ -98,6 +98,7 @@ def predict(
     *,
     quality: bool = False,
     crf: bool = False,
+    cutoff: float | None = None,
     batch_size: int = 1,
     skip_bad: bool = False,
 ) -> list[str]:
@@ -109,13 +110,14 @@ def predict(
         out: the folder to write to.
         quality: the paper's scales and flips instead of one look.
         crf: refine by the dense CRF.
+        cutoff: the least score with which a class is kept; by default what suits the validation tags best.
         batch_size: pictures of one size that go through the network together.
         skip_bad: leave out pictures that cannot be read.
 
     Returns:
         What was wrong with each picture that was left out.
     """
-    predictor = model if isinstance(model, Predictor) else load(model)
+    predictor = _load(model, cutoff)
     stream = predictor.predict_many(
         list(pictures), batch_size=batch_size, quality=quality, crf=crf, probabilities=False, skip_bad=skip_bad
     )
@@ -129,6 +131,7 @@ def evaluate(
     *,
     quality: bool = False,
     crf: bool = False,
+    cutoff: float | None = None,
     tune_masks: bool = False,
     out: str | Path | None = None,
 ) -> Evaluation:
@@ -139,10 +142,11 @@ def evaluate(
         data: tagged pictures with masks.
         quality: the paper's scales and flips instead of one look.
         crf: refine by the dense CRF.
+        cutoff: the least score with which a class is kept; the paper's is .1.
         tune_masks: first choose the cut-off that is best for these masks; the result says so.
         out: a folder to write `evaluation.json` to.
     """
-    predictor = model if isinstance(model, Predictor) else load(model)
+    predictor = _load(model, cutoff)
     source = Source.of(data)
     pictures, truth = source.open(predictor.classes), source.truth(predictor.classes)
     if tune_masks:
@@ -191,6 +195,13 @@ def validation_of(run: str | Path) -> tuple[ImageTags, PixelTruth | None]:
     position = {name: index for index, name in enumerate(data.names)}
     held_out = [position[name] for name in read_held_out(Path(run)) if name in position]
     return data.subset(held_out), source.truth_if_any(config["classes"])
+
+
+def _load(model: str | Path | Predictor, cutoff: float | None) -> Predictor:
+    predictor = model if isinstance(model, Predictor) else load(model)
+    if cutoff is not None:
+        predictor.settings = predictor.settings.with_cutoff(cutoff)
+    return predictor
 
 
 def _measure(data: ImageTags, truth: PixelTruth) -> Callable[[Network], dict[str, float]]:

@@ -33,6 +33,12 @@ Separator = Annotated[str | None, typer.Option(help="What separates the labels o
 Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if it is not beside VOC.")]
 Quality = Annotated[bool, typer.Option("--quality", help="The paper's scales and flips: better, and slower.")]
 Crf = Annotated[bool, typer.Option("--crf", help="Refine by a dense CRF.")]
+Cutoff = Annotated[
+    float | None,
+    typer.Option(
+        help="Keep classes with at least this score; by default the best for the validation tags. The paper: 0.1."
+    ),
+]
 Model = Annotated[str, typer.Argument(help="A run's folder, or a model's file.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without pictures that cannot be read.")]
 
@@ -114,11 +120,21 @@ def predict(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for masks, overlays and predictions.json.")],
     quality: Quality = False,
     crf: Crf = False,
+    cutoff: Cutoff = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Pictures of one size that are segmented together.")] = 1,
     skip_bad: SkipBad = False,
 ) -> None:
     """Segment pictures."""
-    bad = tagseg.predict(model, pictures, out, quality=quality, crf=crf, batch_size=batch_size, skip_bad=skip_bad)
+    bad = tagseg.predict(
+        model,
+        pictures,
+        out,
+        quality=quality,
+        crf=crf,
+        cutoff=cutoff,
+        batch_size=batch_size,
+        skip_bad=skip_bad,
+    )
     for line in bad:
         print(f"skipped: {line}", file=sys.stderr)
     Console().print(f"masks, overlays and predictions.json are in {out}", highlight=False)
@@ -135,6 +151,7 @@ def evaluate(
     sbd: Sbd = None,
     quality: Quality = False,
     crf: Crf = False,
+    cutoff: Cutoff = None,
     tune_on_masks: Annotated[
         bool, typer.Option("--tune-on-masks", help="Choose the cut-off on these masks; the result will say so.")
     ] = False,
@@ -148,6 +165,7 @@ def evaluate(
         _source(data, images, split, masks, separator, sbd),
         quality=quality,
         crf=crf,
+        cutoff=cutoff,
         tune_masks=tune_on_masks,
         out=out or (Path(model) if Path(model).is_dir() else None),
     )

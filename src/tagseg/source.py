@@ -61,8 +61,12 @@ class Source:
     @classmethod
     def described(cls, fields: dict[str, Any]) -> "Source":
         """The source that `describe` described; what else there is in the fields is left out."""
-        own = {key: value for key, value in fields.items() if key in cls.__dataclass_fields__}
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in own.items()})
+        own: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in fields.items()
+            if key in cls.__dataclass_fields__
+        }
+        return cls(**own)
 
     def _reading(self) -> dict[str, Any]:
         return {"separator": self.separator, "sbd": self.sbd}

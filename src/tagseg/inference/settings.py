@@ -12,7 +12,7 @@ from tagseg.models.config import ModelConfig
 from tagseg.models.files import load_model, read_notes, save_model
 
 PAPER_CUTOFF = 0.1
-SOURCES = ("paper", "tags", "masks")
+SOURCES = ("paper", "tags", "masks", "user")
 NOTE = "inference"
 
 
@@ -26,8 +26,8 @@ class InferenceSettings:
         cutoffs: the least score (after the sigmoid) with which a class is kept: one for all classes, or one for each.
         background_power: the exponent that discounts the merged background; 3 for the method, 1 for CAM.
         background: the background's constant value in place of the model's own; only CAM has one.
-        chosen_from: where the cut-offs and the background come from: the `paper`, validation `tags`, or `masks`. What
-            was chosen on masks is no longer a result of image tags alone.
+        chosen_from: where the cut-offs and the background come from: the `paper`, validation `tags`, `masks`, or the
+            `user`. What was chosen on masks is no longer a result of image tags alone.
     """
 
     scales: tuple[float, ...] = (1.0, 0.75, 1.25, 1.5)
@@ -47,6 +47,10 @@ class InferenceSettings:
                 raise ValueError(f"cut-offs are compared with scores from 0 to 1, got {cutoff}")
         if self.background_power <= 0:
             raise ValueError(f"background_power must be above 0, got {self.background_power}")
+
+    def with_cutoff(self, cutoff: float) -> "InferenceSettings":
+        """The same with one cut-off for all classes, named by the caller."""
+        return replace(self, cutoffs=cutoff, chosen_from="paper" if cutoff == PAPER_CUTOFF else "user")
 
     @property
     def quick(self) -> "InferenceSettings":

@@ -99,6 +99,11 @@ def fit(
     )
     held_out = DataLoader(ValidationPictures(validation, recipe.pictures), recipe.validation.batch, num_workers=workers)
     network.train()
+    memory_format = torch.contiguous_format
+    if device.type == "cuda":  # crops are all of one size, and tensor cores read channels last
+        torch.backends.cudnn.benchmark = True
+        memory_format = torch.channels_last
+    network.to(memory_format=memory_format)
     model, prepared = accelerator.prepare(network, optimiser)
     if progress.scale and accelerator.scaler:
         accelerator.scaler.load_state_dict(progress.scale)
@@ -116,7 +121,8 @@ def fit(
             torch.manual_seed(seed_for(settings.seed, progress.step, accelerator.process_index))
             for _ in range(settings.accumulate):
                 batch, tags = next(batches)
-                batch, tags = batch.to(device, non_blocking=True).float() / 255, tags.to(device, non_blocking=True)
+                batch = batch.to(device, non_blocking=True, memory_format=memory_format).float() / 255
+                tags = tags.to(device, non_blocking=True)
                 with accelerator.accumulate(model):
                     with accelerator.autocast():
                         losses = objective(model, batch, tags, normalise=network.normalise, settings=supervision)
