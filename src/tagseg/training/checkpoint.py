@@ -39,7 +39,7 @@ def save_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Opt
     """Write the run's state; the previous one stays until the new one is complete on disk."""
     tensors = {f"network.{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{index}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
+        tensors |= {f"optimiser.{index}.{key}": value.contiguous() for key, value in state.items()}
     replace_file(folder / FILE, lambda path: save_file(tensors, path, {"progress": json.dumps(asdict(progress))}))
 
 

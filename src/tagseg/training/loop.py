@@ -99,11 +99,8 @@ def fit(
     )
     held_out = DataLoader(ValidationPictures(validation, recipe.pictures), recipe.validation.batch, num_workers=workers)
     network.train()
-    memory_format = torch.contiguous_format
-    if device.type == "cuda":  # crops are all of one size, and tensor cores read channels last
-        torch.backends.cudnn.benchmark = True
-        memory_format = torch.channels_last
-    network.to(memory_format=memory_format)
+    network.to(memory_format=torch.channels_last)  # the layout that convolutions are fastest in, on CPU and GPU alike
+    torch.backends.cudnn.benchmark = True  # pays because all crops have one size
     model, prepared = accelerator.prepare(network, optimiser)
     if progress.scale and accelerator.scaler:
         accelerator.scaler.load_state_dict(progress.scale)
@@ -121,7 +118,7 @@ def fit(
             torch.manual_seed(seed_for(settings.seed, progress.step, accelerator.process_index))
             for _ in range(settings.accumulate):
                 batch, tags = next(batches)
-                batch = batch.to(device, non_blocking=True, memory_format=memory_format).float() / 255
+                batch = batch.to(device, non_blocking=True, memory_format=torch.channels_last).float() / 255
                 tags = tags.to(device, non_blocking=True)
                 with accelerator.accumulate(model):
                     with accelerator.autocast():
@@ -228,8 +225,9 @@ def _agree(accelerator: Accelerator, asked: bool) -> bool:
 
 
 def _leave_signals_to_the_main_process(_: int) -> None:
-    """Keep a worker alive through Ctrl-C, which reaches it too: the step under way still needs its pictures."""
+    """Keep a worker alive through a signal to the whole group: the step under way still needs its pictures."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextmanager
