@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tagseg.data._scenes import KINDS, Floats, Thing, footprint
 
-_HUE_SPREAD = 0.13  # of the colour circle; the kinds' usual hues are 0.17 apart
+_HUE_SPREAD = 0.10  # of the colour circle; the kinds' usual hues are 0.17 apart
 
 
 def paint(things: list[Thing], size: int, rng: np.random.Generator) -> NDArray[np.uint8]:

@@ -6,6 +6,7 @@ Seed, split and index alone decide a picture, so nothing is stored and every mac
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -40,7 +41,7 @@ def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int 
 
 @dataclass(frozen=True)
 class _Rendered:
-    """Pictures painted when they are asked for."""
+    """Pictures painted when they are first asked for."""
 
     seed: int
     split: str
@@ -48,9 +49,7 @@ class _Rendered:
     indices: tuple[int, ...]
 
     def read(self, index: int) -> Pixels:
-        key = self.indices[index]
-        things = scene_of(self.seed, self.split, key)
-        return paint(things, self.size, _generator(self.seed, self.split, key, purpose=1))
+        return _painted(self.seed, self.split, self.size, self.indices[index]).copy()
 
     def facts(self, index: int) -> Facts:
         pixels = self.read(index)
@@ -84,3 +83,8 @@ def scene_of(seed: int, split: str, index: int) -> list[Thing]:
 def _generator(seed: int, split: str, index: int, *, purpose: int) -> np.random.Generator:
     # Layout and paint draw from streams of their own: a change of texture never moves a mask.
     return np.random.default_rng(np.random.SeedSequence([seed, _SPLITS[split], index, purpose]))
+
+
+@lru_cache(maxsize=4096)  # painting takes longer than an epoch of a small network has for a picture
+def _painted(seed: int, split: str, size: int, index: int) -> Pixels:
+    return paint(scene_of(seed, split, index), size, _generator(seed, split, index, purpose=1))

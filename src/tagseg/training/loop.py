@@ -142,6 +142,7 @@ def fit(
                 if journal:
                     journal.write("train", progress.step, epoch=epoch + 1, **numbers)
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
+                torch.backends.cudnn.benchmark = False  # whole pictures have many sizes
                 result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
                 _keep_best(network, result, progress, recipe, epoch + 1, out)
                 reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
@@ -153,6 +154,7 @@ def fit(
                 if on_epoch:
                     on_epoch(network, epoch + 1)
                 network.train()
+                torch.backends.cudnn.benchmark = True
             accelerator.wait_for_everyone()
             asked_to_stop = _agree(accelerator, stop.asked) or progress.step == stop_after
             if main and (ends_epoch or asked_to_stop or progress.step % checkpoint_steps == 0):
@@ -162,6 +164,7 @@ def fit(
                 raise Interrupted(
                     f"stopped at step {progress.step} of {schedule.steps}; the same command goes on from there"
                 )
+    torch.backends.cudnn.benchmark = False
     accelerator.end_training()
     return progress
 

@@ -27,6 +27,7 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
         data: what is learnt from, in words and numbers.
     """
     config = {"recipe": recipe.model_dump(mode="json"), "classes": list(classes), "data": data}
+    config = json.loads(json.dumps(config))  # as it reads back: tuples become lists
     path = out / CONFIG
     if path.is_file():
         known = read_config(out)

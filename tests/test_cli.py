@@ -1,0 +1,262 @@
+"""The command line as a person uses it: real processes for what only a process can show, one line for every error."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+import tagseg
+from tagseg.cli import app, main
+from tagseg.data import shapes, shapes_truth
+from tests.training.small import SETTINGS
+
+CHANGES = [argument for setting in SETTINGS for argument in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of tagged pictures: photos.csv, pictures/, and apart from them truth/, with masks."""
+    folder = tmp_path_factory.mktemp("photos")
+    (folder / "pictures").mkdir()
+    (folder / "truth").mkdir()
+    data, truth = shapes(40, size=48), shapes_truth(40, size=48)
+    # A table's classes are in alphabetical order, and so are its masks' values.
+    value = np.array([0, *(1 + sorted(data.classes).index(name) for name in data.classes)], np.uint8)
+    rows = ["image,labels"]
+    for index, name in enumerate(data.names):
+        Image.fromarray(data[index][0].permute(1, 2, 0).numpy()).save(folder / "pictures" / f"{name}.png")
+        Image.fromarray(value[truth[name]]).save(folder / "truth" / f"{name}.png")
+        tags = [tag for tag, has in zip(data.classes, data.tags[index], strict=True) if has]
+        rows.append(f"{name}.png,{';'.join(tags)}")
+    (folder / "photos.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(photos: Path) -> Path:
+    out = photos / "runs" / "first"
+    tagseg.train(source(photos), out, changes=SETTINGS, workers=0)
+    return out
+
+
+def source(photos: Path) -> tagseg.Source:
+    return tagseg.Source(str(photos / "photos.csv"), (str(photos / "pictures"),))
+
+
+def data_arguments(photos: Path) -> list[str]:
+    return [str(photos / "photos.csv"), "--images", str(photos / "pictures")]
+
+
+def truth_arguments(photos: Path) -> list[str]:
+    return [*data_arguments(photos), "--masks", str(photos / "truth")]
+
+
+def fails(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a command that has to fail; what it says, which is one line."""
+    monkeypatch.setattr(sys, "argv", ["tagseg", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert isinstance(stopped.value.code, str)
+    assert "\n" not in stopped.value.code
+    return stopped.value.code
+
+
+@pytest.mark.parametrize("command", ["check", "train", "predict", "evaluate", "report", "recipes", "demo"])
+def test_help_has_an_example(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    assert result.exit_code == 0
+    assert f"tagseg {command}" in result.output.split("Example:")[1]
+
+
+def test_train_predict_evaluate_report(photos: Path, trained: Path, tmp_path: Path) -> None:
+    assert {"config.json", "metrics.jsonl", "model.safetensors", "validation.txt"} <= {
+        p.name for p in trained.iterdir()
+    }
+    runner = CliRunner()
+    done = runner.invoke(app, ["predict", str(trained), str(photos / "pictures"), "-o", str(tmp_path / "masks")])
+    assert done.exit_code == 0, done.output
+    index = json.loads((tmp_path / "masks" / "predictions.json").read_text())
+    assert len(index["pictures"]) == 40
+    mask = Image.open(tmp_path / "masks" / index["pictures"][0]["files"]["mask"])
+    assert (mask.mode, mask.size) == ("P", (48, 48))
+    done = runner.invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--out", str(tmp_path / "numbers")])
+    assert done.exit_code == 0, done.output
+    numbers = json.loads((tmp_path / "numbers" / "evaluation.json").read_text())
+    assert set(numbers["protocols"]) == {"predicted-tags", "true-tags"}
+    assert numbers["caveat"] == ""
+    done = runner.invoke(app, ["report", str(trained), "--out", str(tmp_path / "page.html"), "--count", "2"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_tuning_on_masks_says_so(photos: Path, trained: Path) -> None:
+    done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--tune-on-masks"])
+    assert "TUNED ON MASKS" in done.output
+    assert json.loads((trained / "evaluation.json").read_text())["settings"]["chosen_from"] == "masks"
+    (trained / "evaluation.json").unlink()
+
+
+def test_the_cutoffs_come_from_the_tags(photos: Path, trained: Path) -> None:
+    model = tagseg.load(trained)
+    assert model.settings.chosen_from == "tags"
+    assert isinstance(model.settings.cutoffs, tuple)
+    done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--cutoff", "0.1"])
+    assert "cut-offs 0.1, chosen from paper" in " ".join(done.output.split())
+    (trained / "evaluation.json").unlink()
+
+
+def test_check_prints_a_table_or_json_and_fails_where_training_would(photos: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    good = runner.invoke(app, ["check", *data_arguments(photos)])
+    assert good.exit_code == 0
+    assert "fit for training" in good.output
+    assert json.loads(runner.invoke(app, ["check", *data_arguments(photos), "--json"]).output)["pictures"] == 40
+    (tmp_path / "bad.csv").write_text("image,labels\nnone.png,disc\n")
+    assert runner.invoke(app, ["check", str(tmp_path / "bad.csv")]).exit_code == 1
+
+
+def test_masks_cannot_reach_the_training(photos: Path, tmp_path: Path) -> None:
+    """With masks at hand, without, or with wrong ones, training ends in the same weights."""
+    (photos / "masks").mkdir()
+    for path in (photos / "pictures").iterdir():
+        Image.fromarray(np.random.default_rng(0).integers(0, 7, (48, 48), dtype=np.uint8)).save(
+            photos / "masks" / path.name
+        )
+    tagseg.train(source(photos), tmp_path / "with", changes=[*SETTINGS, "optimiser.epochs=2"], workers=0)
+    assert any("mIoU" in key for line in (tmp_path / "with" / "metrics.jsonl").open() for key in json.loads(line))
+    for path in (photos / "masks").iterdir():
+        path.unlink()
+    (photos / "masks").rmdir()
+    tagseg.train(source(photos), tmp_path / "without", changes=[*SETTINGS, "optimiser.epochs=2"], workers=0)
+    first, second = (tagseg.load_model(tmp_path / name / "model.safetensors") for name in ("with", "without"))
+    assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int) -> None:
+    """A process is stopped by a signal in the middle; the same command ends with the weights of a run left alone."""
+    out = tmp_path / "run"
+    settings = [*CHANGES, "--set", "optimiser.epochs=40", "--set", "optimiser.classification_epochs=39"]
+    command = [sys.executable, "-m", "tagseg", "train", *data_arguments(photos), "--out", str(out), "--workers", "1"]
+    command += [*settings, "--checkpoint-steps", "3"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not (out / "checkpoint.safetensors").exists():
+            assert time.monotonic() < deadline, "no checkpoint was written"
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.02)
+        os.killpg(process.pid, number)
+        _, said = process.communicate(timeout=60)
+    if number != signal.SIGKILL:
+        assert re.search(r"tagseg: stopped at step \d+ of \d+; the same command goes on from there", said)
+        assert "Traceback" not in said
+    again = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "going on from step" in again.stderr
+    alone = [*command[: command.index("--out") + 1], str(tmp_path / "alone"), *command[command.index("--workers") :]]
+    if number == signal.SIGKILL:
+        subprocess.run(alone, capture_output=True, env=environment, timeout=180, check=True)
+        first, second = (tagseg.load_model(tmp_path / name / "model.safetensors") for name in ("run", "alone"))
+        assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
+
+
+def test_errors_of_training_are_one_line(
+    photos: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*arguments: str, out: Path = tmp_path / "run") -> str:
+        return fails(["train", *CHANGES, *arguments, "--out", str(out), "--workers", "0"], monkeypatch)
+
+    assert "nowhere.csv" in train(str(tmp_path / "nowhere.csv"))
+    (tmp_path / "empty").mkdir()
+    assert "empty" in train(str(tmp_path / "empty"))
+    assert "holds a run of another configuration (optimiser.lr is 0.01 there, 0.5 here)" in train(
+        *data_arguments(photos), "--set", "optimiser.lr=0.5", out=trained
+    )
+    assert "exists and is not a run's folder" in train(*data_arguments(photos), out=photos)
+    assert "unknown recipe 'resnet5'" in train(*data_arguments(photos), "--recipe", "resnet5")
+    assert "unknown setting 'model.gat'" in train(*data_arguments(photos), "--set", "model.gat=none")
+    (tmp_path / "one.csv").write_text("image,labels\n" + "".join(f"{i}.png,disc\n" for i in range(3)))
+    for i in range(3):
+        Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    assert "only 0 class occurs in some pictures and not in others" in train(str(tmp_path / "one.csv"))
+
+
+def test_unreadable_pictures_stop_training_unless_they_are_skipped(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (photos / "pictures" / "broken.png").write_bytes(b"not a picture")
+    table = photos / "broken.csv"
+    table.write_text((photos / "photos.csv").read_text() + "broken.png,disc\ngone.png,ring\n")
+    arguments = ["train", str(table), "--images", str(photos / "pictures"), *CHANGES, "--workers", "0"]
+    assert "gone.png" in fails([*arguments, "--out", str(tmp_path / "run")], monkeypatch)
+    table.write_text((photos / "photos.csv").read_text() + "broken.png,disc\n")
+    said = fails([*arguments, "--out", str(tmp_path / "run")], monkeypatch)
+    assert "1 of 41 pictures cannot be read; the first: " in said
+    assert "--skip-bad" in said
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "run"), "--skip-bad"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["data"]["skipped"] == 1
+    (photos / "pictures" / "broken.png").unlink()
+
+
+def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 2**20})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    said = fails(["train", *data_arguments(photos), *CHANGES, "--out", str(tmp_path / "run")], monkeypatch)
+    assert "1 MiB free, and this network's checkpoints need" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["predict", "nowhere", "x.jpg", "-o", "out"], "nowhere: does not exist"),
+        (["report", "nowhere"], "nowhere is not a run's folder"),
+        (["evaluate", "nowhere", "shapes:2"], "nowhere: does not exist"),
+        (["check", "nowhere.csv"], "nowhere.csv"),
+        (["recipes", "resnet"], "unknown recipe 'resnet'"),
+    ],
+)
+def test_wrong_paths_are_named_in_one_line(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert words in fails(arguments, monkeypatch)
+
+
+def test_pictures_that_are_not_there(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.jpg").write_bytes(b"no")
+    out = ["-o", str(tmp_path / "masks")]
+    assert "none.jpg" in fails(["predict", str(trained), str(tmp_path / "none.jpg"), *out], monkeypatch)
+    assert "empty" in fails(["predict", str(trained), str(tmp_path / "empty"), *out], monkeypatch)
+    assert "broken.jpg" in fails(["predict", str(trained), str(tmp_path / "broken.jpg"), *out], monkeypatch)
+    skipped = CliRunner().invoke(app, ["predict", str(trained), str(tmp_path / "broken.jpg"), *out, "--skip-bad"])
+    assert skipped.exit_code == 0
+    assert "skipped: " in skipped.output
+
+
+def test_recipes_are_listed_and_shown() -> None:
+    runner = CliRunner()
+    assert "resnet50" in runner.invoke(app, ["recipes"]).output.split()
+    assert json.loads(runner.invoke(app, ["recipes", "vgg16"]).output)["model"]["backbone"] == "vgg16"
+    assert "model.gate" in runner.invoke(app, ["recipes", "--settings"]).output
+
+
+def test_tensorboard_gets_curves_and_pictures(photos: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    tagseg.train(source(photos), tmp_path / "run", changes=SETTINGS, workers=0, tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "validation/mAP"} <= set(events.Tags()["scalars"])
+    assert events.Tags()["images"]
