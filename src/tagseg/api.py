@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,7 +12,8 @@ from tagseg.data import check as check_data
 from tagseg.data.splitting import hold_out
 from tagseg.evaluation import Evaluation, tune_on_masks
 from tagseg.evaluation import evaluate as measure_masks
-from tagseg.inference import Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.inference import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.inference.settings import default_settings
 from tagseg.models import Network
 from tagseg.reporting import write_report
 from tagseg.source import Source
@@ -82,10 +84,11 @@ def train(
         out,
         workers=workers,
         checkpoint_steps=checkpoint_steps,
-        measure=_measure(held_out, truth) if truth is not None else None,
+        measure=_measure(held_out, truth, settings) if truth is not None else None,
         on_epoch=Board(out, held_out, settings) if tensorboard else None,
     )
     model = load(out)
+    model.settings = _use(model.settings, settings)
     model.settings = tune_on_tags(model, held_out)
     write_settings(out / MODEL_FILE, model.settings)
     return model
@@ -204,12 +207,19 @@ def _load(model: str | Path | Predictor, cutoff: float | None) -> Predictor:
     return predictor
 
 
-def _measure(data: ImageTags, truth: PixelTruth) -> Callable[[Network], dict[str, float]]:
+def _use(settings: InferenceSettings, recipe: Recipe) -> InferenceSettings:
+    """The settings of inference as the recipe has them; what it leaves open stays as it is."""
+    changes = {key: value for key, value in recipe.use.model_dump().items() if value is not None}
+    return replace(settings, **changes)
+
+
+def _measure(data: ImageTags, truth: PixelTruth, recipe: Recipe) -> Callable[[Network], dict[str, float]]:
     """Measure masks after each epoch, for the journal alone."""
     few = data.subset(range(min(len(data), MOST_MEASURED)))
 
     def measure(network: Network) -> dict[str, float]:
-        result = measure_masks(Predictor(network), few, truth, progress=False)
+        predictor = Predictor(network, _use(default_settings(network.config), recipe))
+        result = measure_masks(predictor, few, truth, progress=False)
         return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}
 
     return measure

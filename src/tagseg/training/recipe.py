@@ -81,6 +81,14 @@ class ValidationSettings(_Section):
     batch: int = Field(default=16, ge=1)
 
 
+class UseSettings(_Section):
+    """How the trained model is used; None is the paper's way for its backbone and method."""
+
+    scales: tuple[float, ...] | None = None
+    flip: bool = True
+    background_power: float | None = Field(default=None, gt=0)
+
+
 class Recipe(_Section):
     """All settings of a run."""
 
@@ -89,6 +97,7 @@ class Recipe(_Section):
     optimiser: OptimiserSettings = OptimiserSettings()
     supervision: SupervisionSettings = SupervisionSettings()
     validation: ValidationSettings = ValidationSettings()
+    use: UseSettings = UseSettings()
 
     @classmethod
     def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:
