@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 
 from tagseg.data import CheckReport, ImageTags, PixelTruth
 from tagseg.data import check as check_data
@@ -72,9 +73,12 @@ def train(
     }
     torch.manual_seed(settings.optimiser.seed)
     network = build(settings.model, learn.classes)
-    prepare_folder(out, settings, learn.classes, described)
-    write_held_out(out, held_out.names)
+    processes = PartialState()
+    with processes.main_process_first():
+        prepare_folder(out, settings, learn.classes, described)
     check_space(out, network)
+    if processes.is_main_process:
+        write_held_out(out, held_out.names)
     truth = val_source.truth_if_any(learn.classes)
     fit(
         network,
@@ -87,11 +91,12 @@ def train(
         measure=_measure(held_out, truth, settings) if truth is not None else None,
         on_epoch=Board(out, held_out, settings) if tensorboard else None,
     )
-    model = load(out)
-    model.settings = _use(model.settings, settings)
-    model.settings = tune_on_tags(model, held_out)
-    write_settings(out / MODEL_FILE, model.settings)
-    return model
+    with processes.main_process_first():
+        if processes.is_main_process:
+            model = load(out)
+            model.settings = _use(model.settings, settings)
+            write_settings(out / MODEL_FILE, tune_on_tags(model, held_out))
+    return load(out)
 
 
 def predict(
