@@ -9,7 +9,6 @@ model.predict("dog.jpg").save("dog.png")
 from tagseg._version import __version__
 from tagseg.api import check, evaluate, predict, report, train
 from tagseg.data import DataError, ImageTags, PixelTruth, open_dataset, open_truth
-from tagseg.demo import demo
 from tagseg.evaluation import ConfusionMatrix, Evaluation
 from tagseg.inference import Prediction, Predictor, load
 from tagseg.inference.multiscale import merge_scales
@@ -32,6 +31,7 @@ from tagseg.source import Source
 from tagseg.training.losses import classification_loss, self_supervised_loss
 from tagseg.training.pseudo import IGNORE, pseudo_labels
 from tagseg.training.recipe import Recipe
+from tagseg.walkthrough import demo
 
 __all__ = [
     "CAM",

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +13,6 @@ from tagseg.data import shapes, shapes_truth
 from tagseg.evaluation import best_background
 from tagseg.inference import Predictor
 from tagseg.inference.palette import to_indexed
-from tagseg.inference.tiles import Mask
 from tagseg.source import Source
 
 PICTURES, UNSEEN, SHOWN = 3000, 200, 6
@@ -59,24 +58,21 @@ def demo(out: str | Path = "demo") -> Path:
 
 
 def _picture_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
-    """Unseen pictures in columns: the picture, CAM's mask, ours, the truth."""
-    data, truth = shapes(SHOWN, split="val", size=192), shapes_truth(SHOWN, split="val", size=192)
-    side, gap = 192, 8
-    sheet = Image.new("RGB", (SHOWN * (side + gap) - gap, 4 * (side + gap) - gap), "white")
+    """Unseen pictures in columns, a row each for the picture, CAM's mask, ours and the truth."""
+    side, gap, margin = 160, 8, 88
+    data, truth = shapes(SHOWN, split="val", size=2 * 96), shapes_truth(SHOWN, split="val", size=2 * 96)
+    rows = ("picture", "CAM", "tagseg", "truth")
+    sheet = Image.new("RGB", (margin + SHOWN * (side + gap), len(rows) * (side + gap) - gap), "white")
+    font = ImageFont.load_default(20)
+    for row, title in enumerate(rows):
+        ImageDraw.Draw(sheet).text((0, row * (side + gap) + side // 2), title, fill="black", font=font, anchor="lm")
     for column, name in enumerate(data.names):
         picture = Image.fromarray(data[column][0].permute(1, 2, 0).numpy())
-        small = picture.resize((96, 96))
-        shown = [
-            picture,
-            _shown(cam.predict(small).mask, side),
-            _shown(method.predict(small).mask, side),
-            _shown(truth[name], side),
-        ]
+        small = picture.resize((96, 96))  # the size that both networks were trained at
+        shown = [picture, *(to_indexed(model.predict(small).mask) for model in (cam, method)), to_indexed(truth[name])]
         for row, tile in enumerate(shown):
-            sheet.paste(tile, (column * (side + gap), row * (side + gap)))
-    sheet.save(path)
+            how = Image.Resampling.NEAREST if row else Image.Resampling.BICUBIC
+            place = (margin + column * (side + gap), row * (side + gap))
+            sheet.paste(tile.convert("RGB").resize((side, side), how), place)
+    sheet.save(path, optimize=True)
     return path
-
-
-def _shown(mask: Mask, side: int) -> Image.Image:
-    return to_indexed(mask).convert("RGB").resize((side, side), Image.Resampling.NEAREST)
