@@ -7,7 +7,7 @@ model.predict("dog.jpg").save("dog.png")
 """
 
 from tagseg._version import __version__
-from tagseg.api import check, evaluate, predict, report, train
+from tagseg.api import check, evaluate, predict, recipes, report, train
 from tagseg.data import DataError, ImageTags, PixelTruth, open_dataset, open_truth
 from tagseg.evaluation import ConfusionMatrix, Evaluation
 from tagseg.inference import Prediction, Predictor, load
@@ -67,6 +67,7 @@ __all__ = [
     "pamr",
     "predict",
     "pseudo_labels",
+    "recipes",
     "report",
     "save_model",
     "self_supervised_loss",

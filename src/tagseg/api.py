@@ -20,7 +20,7 @@ from tagseg.reporting import write_report
 from tagseg.source import Source
 from tagseg.training.board import Board
 from tagseg.training.loop import MODEL_FILE, fit
-from tagseg.training.recipe import Recipe
+from tagseg.training.recipe import Recipe, recipe_names
 from tagseg.training.run_folder import check_space, prepare_folder, read_config, read_held_out, write_held_out
 from tagseg.training.start import build, check_evidence, readable
 
@@ -129,7 +129,7 @@ def predict(
     stream = predictor.predict_many(
         list(pictures), batch_size=batch_size, quality=quality, crf=crf, probabilities=False, skip_bad=skip_bad
     )
-    write_predictions(stream, Path(out))
+    write_predictions(stream, Path(out), progress=True)
     return [str(error) for error in stream.bad]
 
 
@@ -193,6 +193,11 @@ def check(data: str | Path | Source, *, against: Sequence[str | Path] = ()) -> C
         sbd=source.sbd,
         against=against,
     )
+
+
+def recipes() -> list[str]:
+    """The names of the recipes that come with tagseg; `Recipe.load(name)` shows one."""
+    return recipe_names()
 
 
 def validation_of(run: str | Path) -> tuple[ImageTags, PixelTruth | None]:

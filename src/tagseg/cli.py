@@ -10,7 +10,7 @@ from rich.console import Console
 import tagseg
 from tagseg.source import Source
 from tagseg.training.loop import Interrupted
-from tagseg.training.recipe import Recipe, all_fields, recipe_names
+from tagseg.training.recipe import all_fields
 
 app = typer.Typer(
     name="tagseg",
@@ -191,9 +191,9 @@ def recipes(
     if settings:
         print("\n".join(all_fields()))
     elif name:
-        print(Recipe.load(name).model_dump_json(indent=2))
+        print(tagseg.Recipe.load(name).model_dump_json(indent=2))
     else:
-        print("\n".join(recipe_names()))
+        print("\n".join(tagseg.recipes()))
 
 
 @app.command(epilog="Example: `tagseg demo`")

@@ -166,3 +166,20 @@ def test_downloads_are_asked_of_the_right_registry(monkeypatch: pytest.MonkeyPat
     torch.save(net.state_dict(), tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2])
     model = tagseg.build_cam("resnet50", 2, pretrained=True)  # found in the cache, as after a download
     assert torch.equal(model.state_dict()["backbone.conv1.weight"], net.conv1.weight)
+
+
+@pytest.mark.parametrize("backbone", ["resnet50", "resnet18"])
+def test_a_download_that_fails_says_what_to_do(backbone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # or it tries again for a minute
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    with pytest.raises(
+        ValueError, match=f"ImageNet weights of {backbone} could not be downloaded .* pretrained=false"
+    ) as error:
+        tagseg.build_model(backbone, 2, pretrained=True)
+    assert "\n" not in str(error.value)

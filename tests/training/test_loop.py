@@ -71,6 +71,13 @@ def test_the_losses_fall(tmp_path: Path) -> None:
     assert min(values[-3:]) < values[0] - 0.05
 
 
+def test_half_precision_trains(tmp_path: Path) -> None:
+    run(tmp_path / "full", small_recipe())
+    run(tmp_path / "half", small_recipe("optimiser.precision=bf16"))
+    assert losses(tmp_path / "half") == pytest.approx(losses(tmp_path / "full"), rel=0.1)
+    assert losses(tmp_path / "half") != losses(tmp_path / "full")
+
+
 def test_cam_trains_the_tags_alone(tmp_path: Path) -> None:
     network = run(tmp_path / "run", small_recipe("model.method=cam"))
     assert isinstance(network, tagseg.CAM)

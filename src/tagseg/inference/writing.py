@@ -5,13 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import track
+
 from tagseg.inference.prediction import Prediction
 from tagseg.inference.stream import PredictionStream
 
 INDEX_FILE = "predictions.json"
 
 
-def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path) -> Path:
+def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *, progress: bool = False) -> Path:
     """Write each picture's mask (NAME.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
 
     Two pictures of one name get NAME and NAME-2. What a stream left out is listed under `skipped`.
@@ -19,6 +22,7 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path) ->
     Args:
         predictions: they are written as they come.
         out_dir: made if it does not exist.
+        progress: show a bar.
 
     Returns:
         The path of predictions.json.
@@ -28,7 +32,9 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path) ->
         raise ValueError(f"{out}: is a file; name a folder for the predictions")
     taken: set[str] = set()
     pictures: list[dict[str, Any]] = []
-    for prediction in predictions:
+    console = Console(stderr=True)
+    total = len(predictions) if isinstance(predictions, PredictionStream) else None
+    for prediction in track(predictions, "predicting", total, console=console, disable=not progress):
         name = _free_name(prediction.name, taken)
         mask, overlay = out / f"{name}.png", out / f"{name}_overlay.jpg"
         mask.parent.mkdir(parents=True, exist_ok=True)

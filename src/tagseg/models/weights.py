@@ -2,7 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -39,7 +40,8 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str | Path) ->
                 f"pretrained={source!r} is neither True nor a .safetensors or .pth file; timm's sets of weights are "
                 f"chosen by the backbone's tag, for example {name.split('.')[0]}.TAG"
             )
-        backbone.load_timm_weights(name)
+        with _download(name):
+            backbone.load_timm_weights(name)
     else:
         state, origin = _torchvision_weights(name, source)
         fit(backbone, to_own_names(state, name, backbone), origin=origin)
@@ -105,7 +107,20 @@ def _torchvision_weights(name: str, source: bool | str | Path) -> tuple[dict[str
     if wanted not in sets.__members__:
         known = [weights.name for weights in sets]
         raise unknown_name(f"set of weights for {name}", wanted, known, more=" and .safetensors or .pth files")
-    return dict(sets[wanted].get_state_dict(progress=True, check_hash=True)), f"torchvision's {name} {wanted}"
+    with _download(name):
+        return dict(sets[wanted].get_state_dict(progress=True, check_hash=True)), f"torchvision's {name} {wanted}"
+
+
+@contextmanager
+def _download(name: str) -> Iterator[None]:
+    """Say in one line what to do where a download fails, in whatever way it does."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(
+            f"the ImageNet weights of {name} could not be downloaded ({_first_line(error)}); check the network, give "
+            "a file by pretrained=PATH, or start from random weights by pretrained=false"
+        ) from None
 
 
 def _is_input_of_other_channels(given: Tensor, wanted: Tensor) -> bool:
