@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from accelerate import PartialState
 
-from tagseg.data import CheckReport, ImageTags, PixelTruth
+from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth
 from tagseg.data import check as check_data
 from tagseg.data.splitting import hold_out
 from tagseg.evaluation import Evaluation, tune_on_masks
@@ -48,7 +49,7 @@ def train(
         changes: settings to change, such as `model.gate=none`.
         val: tagged pictures that choose the checkpoint; without them, a share of the data is held out.
         skip_bad: go on without pictures that are missing or cannot be read.
-        workers: processes that read pictures; by default as many as there are cores, but one.
+        workers: processes that read pictures, for each that trains; by default as many as there are cores, but one.
         checkpoint_steps: steps between checkpoints.
         tensorboard: write curves and pictures for TensorBoard too.
 
@@ -56,7 +57,9 @@ def train(
         The trained model, ready to predict.
     """
     settings, out, source = Recipe.load(recipe, changes), Path(out), Source.of(data)
-    workers = max(0, (os.cpu_count() or 1) - 1) if workers is None else workers
+    processes = PartialState()
+    if workers is None:
+        workers = max(0, len(os.sched_getaffinity(0)) // processes.num_processes - 1)
     learn, bad = readable(source.open(skip_missing=skip_bad), skip_bad=skip_bad)
     check_evidence(learn)
     if val is None:
@@ -66,6 +69,11 @@ def train(
         val_source = Source.of(val)
         held_out, more = readable(val_source.open(learn.classes, skip_missing=skip_bad), skip_bad=skip_bad)
         bad += more
+    if not len(held_out):
+        raise DataError(
+            f"{val_source.data}: too few pictures to choose the checkpoint by; name some with --val, or raise "
+            f"validation.share, now {settings.validation.share:g}"
+        )
     described = {
         "train": {**source.describe(), "pictures": len(learn)},
         "validation": {**val_source.describe(), "pictures": len(held_out)},
@@ -73,7 +81,6 @@ def train(
     }
     torch.manual_seed(settings.optimiser.seed)
     network = build(settings.model, learn.classes)
-    processes = PartialState()
     with processes.main_process_first():
         prepare_folder(out, settings, learn.classes, described)
     check_space(out, network)
@@ -89,14 +96,14 @@ def train(
         workers=workers,
         checkpoint_steps=checkpoint_steps,
         measure=_measure(held_out, truth, settings) if truth is not None else None,
-        on_epoch=Board(out, held_out, settings) if tensorboard else None,
+        on_epoch=Board(out, held_out, settings) if tensorboard and processes.is_main_process else None,
     )
     with processes.main_process_first():
         if processes.is_main_process:
-            model = load(out)
+            model = load(out, device=str(processes.device))
             model.settings = _use(model.settings, settings)
             write_settings(out / MODEL_FILE, tune_on_tags(model, held_out))
-    return load(out)
+    return load(out, device=str(processes.device))
 
 
 def predict(
@@ -211,7 +218,7 @@ def validation_of(run: str | Path) -> tuple[ImageTags, PixelTruth | None]:
 
 
 def _load(model: str | Path | Predictor, cutoff: float | None) -> Predictor:
-    predictor = model if isinstance(model, Predictor) else load(model)
+    predictor = copy(model) if isinstance(model, Predictor) else load(model)  # the caller's keeps its settings
     if cutoff is not None:
         predictor.settings = predictor.settings.with_cutoff(cutoff)
     return predictor
@@ -228,7 +235,8 @@ def _measure(data: ImageTags, truth: PixelTruth, recipe: Recipe) -> Callable[[Ne
     few = data.subset(range(min(len(data), MOST_MEASURED)))
 
     def measure(network: Network) -> dict[str, float]:
-        predictor = Predictor(network, _use(default_settings(network.config), recipe))
+        device = str(next(network.parameters()).device)
+        predictor = Predictor(network, _use(default_settings(network.config), recipe), device=device)
         result = measure_masks(predictor, few, truth, progress=False)
         return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}
 

@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
-from rich.console import Console
+from safetensors import SafetensorError
 
 import tagseg
 from tagseg.source import Source
@@ -97,6 +98,8 @@ def train(
     """Train a segmentation network from tags."""
     if val is None and val_split is not None:
         val, val_images, val_masks = data, val_images or images, val_masks or masks
+    if val is None and (val_images or val_masks):
+        raise ValueError("--val-images and --val-masks need the pictures that they belong to: name them by --val")
     tagseg.train(
         _source(data, images, split, masks, separator, sbd),
         out,
@@ -108,9 +111,8 @@ def train(
         checkpoint_steps=checkpoint_steps,
         tensorboard=tensorboard,
     )
-    Console().print(
-        f"trained: {out}\nnext: tagseg predict {out} PICTURES... -o masks; tagseg report {out}", highlight=False
-    )
+    print(f"trained: {out}")
+    print(f"next: tagseg predict {out} PICTURES... -o masks, or tagseg report {out}")
 
 
 @app.command(epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o masks`")
@@ -137,7 +139,7 @@ def predict(
     )
     for line in bad:
         print(f"skipped: {line}", file=sys.stderr)
-    Console().print(f"masks, overlays and predictions.json are in {out}", highlight=False)
+    print(f"masks, overlays and predictions.json are in {out}")
 
 
 @app.command(epilog="Example: `tagseg evaluate runs/photos val.csv --masks masks/`")
@@ -212,7 +214,10 @@ def main() -> None:
         sys.exit(f"tagseg: {stop}")
     except KeyboardInterrupt:
         sys.exit("tagseg: stopped")
-    except (ValueError, OSError, FloatingPointError) as error:
+    except torch.OutOfMemoryError as error:
+        hint = "lower optimiser.batch or pictures.crop, or raise optimiser.accumulate"
+        sys.exit(f"tagseg: the GPU's memory is full ({str(error).splitlines()[0]}); {hint}")
+    except (ValueError, OSError, FloatingPointError, SafetensorError) as error:
         sys.exit(f"tagseg: {' '.join(str(error).split())}")
 
 

@@ -22,9 +22,9 @@ class Source:
     sbd: str | None = None
 
     @classmethod
-    def of(cls, data: "str | Path | Source", **places: Any) -> "Source":
+    def of(cls, data: "str | Path | Source") -> "Source":
         """A source from what a person passes."""
-        return data if isinstance(data, Source) else cls(str(data), **places)
+        return data if isinstance(data, Source) else cls(str(data))
 
     def open(self, classes: Sequence[str] | None = None, *, skip_missing: bool = False) -> ImageTags:
         """The tagged pictures; missing ones are an error, or left out."""
@@ -47,7 +47,9 @@ class Source:
         )
 
     def truth_if_any(self, classes: Sequence[str] | None = None) -> PixelTruth | None:
-        """The masks, or None where the source has none."""
+        """The masks, or None where the source has none; masks that were named have to be there."""
+        if self.masks:
+            return self.truth(classes)
         try:
             truth = self.truth(classes)
         except DataError:

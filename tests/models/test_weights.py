@@ -108,11 +108,31 @@ def test_efficientnet_from_efficientnet_pytorchs_layout(tmp_path: Path) -> None:
         tagseg.build_cam("efficientnet_lite0", 2, pretrained=path)
 
 
-def test_timms_layout(tmp_path: Path) -> None:
-    net: Any = timm.create_model("resnet18").eval()
-    model = tagseg.build_model("resnet18", 2, pretrained=save(tmp_path / "resnet18.safetensors", net))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet18",
+        "mobilenetv2_100",
+        "efficientnet_lite0",
+        "convnext_tiny",
+        "densenet121",
+        "regnety_002",
+        "hrnet_w18_small",
+    ],
+)
+def test_timms_layout(tmp_path: Path, name: str) -> None:
+    """A classifier of timm loads whole: as a feature extractor it gives what it gave before."""
+    net: Any = timm.create_model(name).eval()
+    model = tagseg.build_cam(name, 2, pretrained=save(tmp_path / "weights.safetensors", net))
     assert model.config.finetune
-    assert torch.equal(model.state_dict()["backbone.net.layer4.1.conv2.weight"], net.layer4[1].conv2.weight)
+    own = sorted(float(t.double().sum()) for k, t in model.backbone.state_dict().items() if k.endswith("weight"))
+    theirs = [float(t.double().sum()) for k, t in net.state_dict().items() if k.endswith("weight")]
+    assert all(value in theirs for value in own)
+    broken = {key: tensor.clone() for key, tensor in net.state_dict().items()}
+    broken.pop(next(key for key in broken if key.endswith("weight")))
+    save_file(broken, tmp_path / "broken.safetensors")
+    with pytest.raises(ValueError, match="1 missing: "):
+        tagseg.build_cam(name, 2, pretrained=tmp_path / "broken.safetensors")
 
 
 @pytest.mark.parametrize("channels", [1, 4])

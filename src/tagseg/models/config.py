@@ -77,6 +77,8 @@ def name_classes(classes: int | Sequence[str]) -> tuple[str, ...]:
     """The classes' names; `class 1`, `class 2` ... where only their number is known."""
     if isinstance(classes, int):
         return tuple(f"class {number}" for number in range(1, classes + 1))
+    if isinstance(classes, str):
+        raise ValueError(f"classes must be a number or a list of names, got the text {classes!r}")
     if repeated := sorted({name for name in classes if list(classes).count(name) > 1}):
         raise ValueError(f"class names must differ, got {repeated[0]!r} more than once")
     return tuple(classes)

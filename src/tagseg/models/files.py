@@ -1,6 +1,7 @@
 """Models as files: one safetensors file holds the weights and the configuration that rebuilds the network."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safetensors import safe_open
@@ -23,7 +24,17 @@ def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | N
         notes: further metadata, for example how to use the model; `read_notes` gives them back.
     """
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    save_file(state, path, metadata={**(notes or {}), _KEY: model.config.to_json()})
+    metadata = {**(notes or {}), _KEY: model.config.to_json()}
+    replace_file(Path(path), lambda part: save_file(state, part, metadata))
+
+
+def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file beside its place, make sure that it is on disk, and only then put it there: no crash leaves half."""
+    part = path.with_name(path.name + ".part")
+    write(part)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def load_model(path: str | Path) -> Network:

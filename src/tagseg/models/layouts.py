@@ -6,6 +6,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from tagseg.models.backbones import Backbone
+from tagseg.models.backbones.timm_cnn import TimmCNN
 from tagseg.models.reference_names import reference_name
 
 # The order in which a block of efficientnet_pytorch runs its layers.
@@ -23,7 +24,6 @@ def to_own_names(state: dict[str, Tensor], name: str, backbone: Backbone) -> dic
     """
     own = list(backbone.state_dict())
     renamed = {reference_name(f"backbone.{key}", name): key for key in own}
-    renamed |= {key.removeprefix("net."): key for key in own}
     if "_conv_stem.weight" in state:
         if not name.startswith("tf_efficientnet"):
             raise ValueError(
@@ -36,7 +36,18 @@ def to_own_names(state: dict[str, Tensor], name: str, backbone: Backbone) -> dic
     elif "features.0.0.weight" in state and name.startswith("mobilenetv2"):
         state = {key: value for key, value in state.items() if not re.match(r"features\.18\.|classifier\.", key)}
         renamed |= _by_order(state, own, _numbers)
+    elif isinstance(backbone, TimmCNN):
+        # As a feature extractor timm joins some names (`stem.0` is `stem_0`) and leaves out what comes after the last
+        # feature.
+        joined = {_joined(key.removeprefix("net.")): key for key in own}
+        renamed |= {key: joined[_joined(key)] for key in state if _joined(key) in joined}
+        after = {key for key in backbone.whole_names(name) if _joined(key) not in joined}
+        state = {key: value for key, value in state.items() if key not in after}
     return {renamed.get(key, key): value for key, value in state.items()}
+
+
+def _joined(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _by_order(state: dict[str, Tensor], own: list[str], position: Callable[[str], list[int]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tagseg.models.weights import fit, read_weights
 def load_reference_checkpoint(
     path: str | Path, backbone: str = "wideresnet38", *, classes: int = 20, psi: float = 0.3
 ) -> Segmenter | CAM:
-    """A model from a `.pth` file of the published implementation.
+    """A model from a `.pth` file of the published implementation; a trained one in evaluation mode.
 
     Args:
         path: a trained network of the method, a trained CAM baseline, or the ImageNet weights that training starts
@@ -38,4 +38,4 @@ def load_reference_checkpoint(
         return build_model(backbone, classes, psi=psi, pretrained=path)
     own_names = {reference_name(name, backbone): name for name in model.state_dict()}
     fit(model, {own_names.get(name, name): tensor for name, tensor in state.items()}, origin=str(path))
-    return model
+    return model.eval()

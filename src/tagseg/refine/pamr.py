@@ -45,7 +45,9 @@ def pamr(
         masks = F.interpolate(masks, size=image.shape[-2:], mode="bilinear", align_corners=True)
     if iterations == 0:
         return masks
-    affinities = _affinities(image.to(masks.dtype), dilations, kernel)
+    # Half precision has no number as small as the kernel's epsilon.
+    precise = torch.promote_types(masks.dtype, torch.float32)
+    affinities = _affinities(image.to(precise), dilations, kernel).to(masks.dtype)
     for _ in range(iterations):
         masks = _mean_of_neighbours(masks, affinities, dilations)
     return masks

@@ -12,8 +12,7 @@ from tagseg.data.dataset import ImageTags, Pixels
 from tagseg.models.network import enlarge
 from tagseg.reporting.run import Run
 from tagseg.training.augment import ValidationPictures
-from tagseg.training.objective import refine
-from tagseg.training.pseudo import pseudo_labels
+from tagseg.training.objective import pseudo_of, refine
 
 Labels = NDArray[np.int64]  # [H, W]: 0 background, k the k-th class
 
@@ -71,14 +70,7 @@ def stages_of(run: Run, data: ImageTags, index: int) -> Stages:
             masks[:, 0] = run.predictor.settings.background
     else:
         refined = refine(seen, masks, settings) if run.refines else None
-        pseudo = pseudo_labels(
-            masks if refined is None else refined,
-            tags[None].to(device),
-            size=(seen.shape[-2], seen.shape[-1]),
-            foreground=settings.foreground,
-            background=settings.background,
-            lowest=settings.lowest,
-        )
+        pseudo = pseudo_of(masks if refined is None else refined, tags[None].to(device), seen, settings)
     return Stages(
         name=data.names[index],
         pixels=data.pictures.read(index),

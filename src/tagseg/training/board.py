@@ -10,8 +10,8 @@ from tagseg.models import Network
 from tagseg.models.network import enlarge
 from tagseg.training.augment import ValidationPictures
 from tagseg.training.journal import read_journal
-from tagseg.training.objective import refine
-from tagseg.training.pseudo import IGNORE, pseudo_labels
+from tagseg.training.objective import pseudo_of, refine
+from tagseg.training.pseudo import IGNORE
 from tagseg.training.recipe import Recipe
 
 SHOWN = 4
@@ -28,7 +28,7 @@ class Board:
             raise ValueError("TensorBoard is not installed; install tagseg[tracking], or train without it") from None
         self._run, self._recipe = out, recipe
         self._writer = SummaryWriter(out / FOLDER)
-        self._written = 0
+        self._written = len(read_journal(out))  # of a run that goes on, an earlier board has the rest
         chosen = [ValidationPictures(data, recipe.pictures)[i] for i in range(min(SHOWN, len(data)))]
         self._pictures = torch.stack([picture for picture, _ in chosen]).float() / 255
         self._tags = torch.stack([tags for _, tags in chosen])
@@ -38,7 +38,7 @@ class Board:
         lines = read_journal(self._run)
         for line in lines[self._written :]:
             for name, value in line.items():
-                if name not in ("kind", "step", "epoch") and value is not None:
+                if name not in ("kind", "step", "epoch", "session") and value is not None:
                     self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
         self._written = len(lines)
         self._writer.add_images("input | prediction | refinement | pseudo labels", self._panels(network), epoch)
@@ -57,7 +57,7 @@ class Board:
         if self._recipe.model.method != "cam":
             refined = refine(pictures, out.masks, self._recipe.supervision)
             panels.append(_colour(enlarge(refined, size).argmax(1), pictures))
-            panels.append(_colour(pseudo_labels(refined, tags, size=size), pictures))
+            panels.append(_colour(pseudo_of(refined, tags, pictures, self._recipe.supervision), pictures))
         return torch.cat(panels, dim=-1).cpu()
 
 

@@ -1,7 +1,6 @@
 """Where a run stands, in one file: enough to go on from, and replaced whole, so that no crash leaves half of it."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from tagseg.models.files import replace_file
 
 FILE = "checkpoint.safetensors"
 
@@ -69,12 +70,3 @@ def read_progress(folder: Path) -> Progress | None:
         return None
     with safe_open(folder / FILE, framework="pt") as file:
         return Progress(**json.loads(file.metadata()["progress"]))
-
-
-def replace_file(path: Path, write: Any) -> None:
-    """Write a file beside its place, make sure that it is on disk, and only then put it there."""
-    temporary = path.with_name(path.name + ".part")
-    write(temporary)
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -6,6 +6,7 @@ accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 
 import math
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
 from tagseg.data.dataset import ImageTags
 from tagseg.models import Network, save_model
 from tagseg.training.augment import TrainingPictures, ValidationPictures, seed_for
-from tagseg.training.checkpoint import Progress, load_checkpoint, replace_file, save_checkpoint
+from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from tagseg.training.display import Display
 from tagseg.training.journal import Journal
 from tagseg.training.objective import Losses, objective
@@ -97,7 +99,14 @@ def fit(
             worker_init_fn=_leave_signals_to_the_main_process,
         )
     )
-    held_out = DataLoader(ValidationPictures(validation, recipe.pictures), recipe.validation.batch, num_workers=workers)
+    held_out = DataLoader(
+        ValidationPictures(validation, recipe.pictures),
+        recipe.validation.batch,
+        num_workers=workers,
+        worker_init_fn=_leave_signals_to_the_main_process,
+    )
+    if accelerator.num_processes > 1 and device.type == "cuda":
+        convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]  # a process's share of a batch is too small for statistics of its own
     network.train()
     network.to(memory_format=torch.channels_last)  # the layout that convolutions are fastest in, on CPU and GPU alike
     torch.backends.cudnn.benchmark = True  # pays because all crops have one size
@@ -107,6 +116,8 @@ def fit(
 
     main = accelerator.is_main_process
     journal = Journal(out, step=progress.step) if main else None
+    if journal and progress.step < schedule.steps:
+        journal.write("session", progress.step, session=progress.sessions)
     began, seconds_before, logged = time.monotonic(), progress.seconds, _Average()
     with _stop_signals() as stop, Display(schedule.steps, start=progress.step, quiet=not main) as display:
         if progress.step:
@@ -165,7 +176,6 @@ def fit(
                     f"stopped at step {progress.step} of {schedule.steps}; the same command goes on from there"
                 )
     torch.backends.cudnn.benchmark = False
-    accelerator.end_training()
     return progress
 
 
@@ -182,7 +192,7 @@ def _keep_best(network: Network, result: Validation, progress: Progress, recipe:
     may_choose = recipe.model.method == "cam" or epoch > first or epochs <= first
     if may_choose and result.loss < progress.best_loss:
         progress.best_loss, progress.best_epoch = result.loss, epoch
-        replace_file(out / MODEL_FILE, lambda path: save_model(network, path))
+        save_model(network, out / MODEL_FILE)
 
 
 class _Average:
@@ -237,6 +247,9 @@ def _leave_signals_to_the_main_process(_: int) -> None:
 def _stop_signals() -> Iterator[_Stop]:
     """Turn Ctrl-C and SIGTERM into a wish to stop after the step; a second Ctrl-C stops at once."""
     stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield stop
+        return
 
     def ask(number: int, _: object) -> None:
         stop.asked = True

@@ -35,6 +35,7 @@ def self_supervised_loss(
     """
     _check(logits, pseudo, labels, weighting, reduction)
     batch, channels = logits.shape[:2]
+    pseudo = pseudo.long()
     logits = F.interpolate(logits, size=pseudo.shape[-2:], mode="bilinear", align_corners=True)
 
     # One bin more than there are channels takes the ignored pixels.

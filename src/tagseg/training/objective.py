@@ -54,18 +54,23 @@ def objective(
     if settings is None:
         nothing = torch.zeros_like(classification)
         return Losses(classification, classification, nothing, nothing, out.scores)
-    pseudo = pseudo_labels(
-        refine(pictures, out.masks.detach(), settings),
+    pseudo = pseudo_of(refine(pictures, out.masks.detach(), settings), tags, pictures, settings)
+    each = self_supervised_loss(out.logits, pseudo, tags, weighting=settings.weighting, reduction="none")
+    segmentation = each.sum() if settings.weighting == "paper" else each.mean()
+    total = classification + settings.weight * segmentation
+    return Losses(total, classification, segmentation, (each > 0).float().mean(), out.scores)
+
+
+def pseudo_of(refined: Tensor, tags: Tensor, pictures: Tensor, settings: SupervisionSettings) -> Tensor:
+    """Pseudo labels at the pictures' size, by a recipe's thresholds."""
+    return pseudo_labels(
+        refined,
         tags,
         size=(pictures.shape[-2], pictures.shape[-1]),
         foreground=settings.foreground,
         background=settings.background,
         lowest=settings.lowest,
     )
-    each = self_supervised_loss(out.logits, pseudo, tags, weighting=settings.weighting, reduction="none")
-    segmentation = each.sum() if settings.weighting == "paper" else each.mean()
-    total = classification + settings.weight * segmentation
-    return Losses(total, classification, segmentation, (each > 0).float().mean(), out.scores)
 
 
 @torch.no_grad()

@@ -4,11 +4,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tagseg._checks import unknown_name
+
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Section(BaseModel):
@@ -37,7 +39,7 @@ class PictureSettings(_Section):
     """How pictures are changed before the network sees them (Sec. 4.1)."""
 
     crop: int = Field(default=448, ge=32)
-    area: tuple[float, float] = (0.9, 1.0)
+    area: tuple[Share, Share] = (0.9, 1.0)
     flip: bool = True
     brightness: float = Field(default=0.3, ge=0)
     contrast: float = Field(default=0.3, ge=0)
@@ -63,7 +65,7 @@ class SupervisionSettings(_Section):
     """How masks become pseudo labels (Sec. 3.3)."""
 
     refine: Literal["pamr", "none"] = "pamr"
-    dilations: tuple[int, ...] = (1, 2, 4, 8, 12, 24)
+    dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 2, 4, 8, 12, 24), min_length=1)
     iterations: int = Field(default=10, ge=0)
     kernel: Literal["reference", "paper"] = "reference"
     foreground: float = Field(default=0.6, ge=0, le=1)
@@ -84,7 +86,7 @@ class ValidationSettings(_Section):
 class UseSettings(_Section):
     """How the trained model is used; None is the paper's way for its backbone and method."""
 
-    scales: tuple[float, ...] | None = None
+    scales: Annotated[tuple[Annotated[float, Field(gt=0, le=8)], ...], Field(min_length=1)] | None = None
     flip: bool = True
     background_power: float | None = Field(default=None, gt=0)
 

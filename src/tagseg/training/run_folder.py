@@ -68,7 +68,8 @@ def read_held_out(run: Path) -> list[str]:
 def check_space(out: Path, network: Network) -> None:
     """Refuse to start where the checkpoints will not fit: the state, its successor and the model."""
     weights = sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
-    needed, free = 5 * weights, shutil.disk_usage(out).free
+    there = sum(file.stat().st_size for file in out.glob("*.safetensors"))  # of a run that goes on
+    needed, free = max(2 * weights, 5 * weights - there), shutil.disk_usage(out).free
     if free < needed:
         raise ValueError(
             f"{out} has {free / 2**20:.0f} MiB free, and this network's checkpoints need {needed / 2**20:.0f} MiB; "

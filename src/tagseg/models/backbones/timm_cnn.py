@@ -47,6 +47,12 @@ class TimmCNN(Backbone):
         """Download timm's weights for this network, adapted to its input channels."""
         self.net.load_state_dict(self._shape.create(name, self._in_channels, pretrained=True).state_dict())
 
+    @staticmethod
+    def whole_names(name: str) -> list[str]:
+        """The names of all tensors of the classifier that timm makes under this name."""
+        with torch.device("meta"):
+            return list(timm.create_model(name).state_dict())
+
     def first_layers(self) -> Iterable[nn.Module]:
         """The first convolution."""
         return (next(module for module in self.net.modules() if isinstance(module, nn.Conv2d)),)
