@@ -173,6 +173,24 @@ def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int
         assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
 
 
+def test_two_processes_train_through_the_command_line(photos: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node=2",
+        "-m",
+        "tagseg",
+        "train",
+    ]
+    command += [*data_arguments(photos), "--out", str(tmp_path / "run"), "--workers", "0", *CHANGES]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert tagseg.load(tmp_path / "run").settings.chosen_from == "tags"
+
+
 def test_errors_of_training_are_one_line(
     photos: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +268,31 @@ def test_recipes_are_listed_and_shown() -> None:
     assert "resnet50" in runner.invoke(app, ["recipes"]).output.split()
     assert json.loads(runner.invoke(app, ["recipes", "vgg16"]).output)["model"]["backbone"] == "vgg16"
     assert "model.gate" in runner.invoke(app, ["recipes", "--settings"]).output
+
+
+def test_a_callers_model_keeps_its_settings(photos: Path, trained: Path) -> None:
+    model = tagseg.load(trained)
+    before = model.settings
+    data = tagseg.Source(str(photos / "photos.csv"), (str(photos / "pictures"),), masks=(str(photos / "truth"),))
+    tagseg.evaluate(model, data, tune_masks=True)
+    tagseg.evaluate(model, data, cutoff=0.7)
+    assert model.settings == before
+
+
+def test_too_few_pictures_to_hold_any_out(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("image,labels\n" + "".join(f"{i}.png,{tag}\n" for i, tag in enumerate("abc")))
+    for i in range(3):
+        Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    with pytest.raises(tagseg.DataError, match="too few pictures to choose the checkpoint by; name some with --val"):
+        tagseg.train(tmp_path / "few.csv", tmp_path / "run", changes=SETTINGS, workers=0)
+
+
+def test_training_works_off_the_main_thread(photos: Path, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as pool:
+        model = pool.submit(tagseg.train, source(photos), tmp_path / "run", changes=SETTINGS, workers=0).result()
+    assert model.classes == ("cross", "disc", "ring", "square", "star", "triangle")
 
 
 def test_tensorboard_gets_curves_and_pictures(photos: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import torch
 import typer
+from accelerate import PartialState
 from safetensors import SafetensorError
 
 import tagseg
@@ -111,6 +112,8 @@ def train(
         checkpoint_steps=checkpoint_steps,
         tensorboard=tensorboard,
     )
+    if not PartialState().is_main_process:
+        return
     print(f"trained: {out}")
     print(f"next: tagseg predict {out} PICTURES... -o masks, or tagseg report {out}")
 

@@ -131,7 +131,9 @@ def test_gradient_reaches_what_learns_and_nothing_else(backbone: str, build: Bui
     out = model(torch.randn(2, 3, 64, 64), full_size=False)
     (out.scores.sum() + out.logits.square().sum()).backward()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    assert bool(frozen) == finetune
+    unused = {id(p) for p in model.backbone.unused_parameters(with_skip=isinstance(model, tagseg.Segmenter))}
+    assert bool(unused) == (backbone == "hrnet_w18_small")
+    assert any(id(p) not in unused for n, p in model.named_parameters() if n in frozen) == finetune
     for name, parameter in model.named_parameters():
         if name in frozen:
             assert parameter.grad is None, name
@@ -229,6 +231,7 @@ def test_finetune_is_the_default_where_weights_are_expected() -> None:
         ({"backbone": "vit_tiny_patch16_224"}, "timm's 'vit_tiny_patch16_224' does not give feature maps"),
         ({"backbone": "swin_tiny_patch4_window7_224"}, "does not give feature maps"),
         ({"classes": 0}, "classes must be 1 or more .*, got 0"),
+        ({"classes": "dog"}, "classes must be a number or a list of names, got the text 'dog'"),
         ({"classes": ["dog", "dog"]}, "class names must differ, got 'dog' more than once"),
         ({"in_channels": 0}, "in_channels must be 1 or more, got 0"),
         ({"pooling": "ngpw"}, "unknown pooling 'ngpw'; known: gap, gwp, lse, max, ngwp. Did you mean 'ngwp'?"),

@@ -97,6 +97,11 @@ def test_flat_picture_averages_its_neighbours() -> None:
         assert refined[0, 0, 4, 4] == 0
 
 
+def test_half_precision_on_a_flat_picture() -> None:
+    masks = torch.rand(1, 2, 8, 8).half()
+    assert tagseg.pamr(torch.full((1, 3, 8, 8), 0.5).half(), masks, iterations=2).isfinite().all()
+
+
 def test_kernels_differ() -> None:
     image, masks = random_case(1, 10, 10)
     assert not torch.allclose(tagseg.pamr(image, masks), tagseg.pamr(image, masks, kernel="paper"), atol=1e-3)

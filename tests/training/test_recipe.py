@@ -60,6 +60,13 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("default", ["model.gat=none"], "unknown setting 'model.gat'; known: .*Did you mean 'model.gate'?"),
         ("default", ["gate=none"], "a setting is changed by section.field=value, .*; got 'gate=none'"),
         ("default", ["optimiser.lr=-1"], r"setting optimiser.lr=-1: input should be greater than 0"),
+        ("default", ["supervision.dilations=[]"], r"setting supervision.dilations=\[\]: .*at least 1"),
+        (
+            "default",
+            ["supervision.dilations=[0]"],
+            r"setting supervision.dilations.0=0: input should be greater than or",
+        ),
+        ("default", ["pictures.area=[-1, 1]"], r"setting pictures.area.0=-1: input should be greater than 0"),
         ("default", ["optimiser.epochs=many"], r"setting optimiser.epochs='many': input should be a valid integer"),
     ],
 )

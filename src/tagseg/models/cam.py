@@ -11,6 +11,8 @@ from tagseg.models.pooling import with_background
 class CAM(Network):
     """A classifier whose score maps, without their negative part and divided by their maximum, are the masks."""
 
+    uses_skip = False
+
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.dropout = nn.Dropout2d(0.5)

@@ -38,6 +38,7 @@ class Network(nn.Module):
 
     mean: Tensor
     std: Tensor
+    uses_skip = True
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__()
@@ -49,6 +50,8 @@ class Network(nn.Module):
         if config.finetune:
             for module in (*backbone.first_layers(), *batch_norms(backbone)):
                 module.requires_grad_(False)
+        for parameter in backbone.unused_parameters(with_skip=self.uses_skip):
+            parameter.requires_grad_(False)  # or training on several GPUs would wait for its gradient
 
     def normalise(self, pictures: Tensor) -> Tensor:
         """RGB pictures in [0, 1], [B, 3, H, W], as the network expects them; a network of one channel sees grey."""

@@ -29,6 +29,10 @@ class Backbone(nn.Module):
         """A normalised picture [B, 3, H, W] to the shallow and the deep map."""
         raise NotImplementedError
 
+    def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:  # noqa: ARG002  other backbones ask
+        """The parameters that neither the deep map nor, `with_skip`, the shallow one depends on; they cannot learn."""
+        return ()
+
     def first_layers(self) -> Iterable[nn.Module]:
         """The layers that stay as they were pretrained: their filters are general."""
         raise NotImplementedError

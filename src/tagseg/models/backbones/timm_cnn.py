@@ -47,6 +47,10 @@ class TimmCNN(Backbone):
         """Download timm's weights for this network, adapted to its input channels."""
         self.net.load_state_dict(self._shape.create(name, self._in_channels, pretrained=True).state_dict())
 
+    def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:
+        """Parts of networks with parallel branches, such as HRNet, whose results only other features would need."""
+        return [self.net.get_parameter(name) for name in self._shape.unused[with_skip]]
+
     @staticmethod
     def whole_names(name: str) -> list[str]:
         """The names of all tensors of the classifier that timm makes under this name."""
@@ -64,6 +68,7 @@ class _Shape:
     def __init__(self, options: dict[str, Any], padding: tuple[int, int]) -> None:
         self.options = options
         self.padding = padding
+        self.unused: dict[bool, list[str]] = {}
 
     def create(self, name: str, in_channels: int, *, pretrained: bool = False) -> Any:
         with warnings.catch_warnings():
@@ -79,17 +84,17 @@ def _probe(name: str, in_channels: int) -> _Shape:
     for dilation in ({"output_stride": 16}, {}):
         for padding in _PADDINGS:
             try:
-                with torch.device("meta"):
+                with torch.device("meta"), torch.inference_mode(False), torch.enable_grad():
                     whole = _Shape(dict(dilation), padding).create(name, in_channels)
                     indices = _feature_indices(whole)
                     shape = _Shape({**dilation, "out_indices": indices}, padding)
-                    skip, deep = shape.create(name, in_channels)(
-                        torch.zeros(2, in_channels, *(_padded(side, *padding) for side in _PROBE))
-                    )
+                    net = shape.create(name, in_channels)
+                    skip, deep = net(torch.zeros(2, in_channels, *(_padded(side, *padding) for side in _PROBE)))
                 if skip.dim() != 4 or [skip.shape[1], deep.shape[1]] != [
                     whole.feature_info.channels()[index] for index in indices
                 ]:
                     raise ValueError("its features are not [B, C, h, w] maps")
+                shape.unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
                 return shape
             except (TypeError, AssertionError, NotImplementedError, RuntimeError, ValueError, AttributeError) as error:
                 failure = error
@@ -98,6 +103,13 @@ def _probe(name: str, in_channels: int) -> _Shape:
         f"timm's {name!r} does not give feature maps for pictures of any size, so it cannot be a backbone ({reason}); "
         "choose a convolutional network such as resnet18, mobilenetv2_100 or convnext_tiny"
     )
+
+
+def _unused(net: nn.Module, features: list[Tensor]) -> list[str]:
+    """The parameters that the features do not depend on."""
+    names, parameters = zip(*net.named_parameters(), strict=True)
+    used = torch.autograd.grad([f.sum() for f in features], parameters, retain_graph=True, allow_unused=True)
+    return [name for name, gradient in zip(names, used, strict=True) if gradient is None]
 
 
 def _feature_indices(net: Any) -> tuple[int, int]:
