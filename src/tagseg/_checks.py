@@ -34,7 +34,9 @@ def require_finite(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} has {bad} NaN or infinite values of {tensor.numel()}; every value must be finite")
 
 
-def require_shape(name: str, tensor: Tensor, expected: str) -> None:
-    """Refuse a tensor whose number of dimensions is not that of `expected`, for example "[B, C, H, W]"."""
+def require_shape(name: str, tensor: object, expected: str) -> None:
+    """Refuse what is no tensor, or one of another number of dimensions than `expected`, such as "[B, C, H, W]"."""
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} must be a tensor {expected}, got {type(tensor).__name__}; torch.from_numpy makes one")
     if tensor.dim() != expected.count(",") + 1:
         raise ValueError(f"{name} must be {expected}, got a tensor of shape {list(tensor.shape)}")

@@ -1,6 +1,7 @@
 """What a person does with tagseg, one function each; every command of the command line is one of these."""
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -61,7 +62,9 @@ def train(
     if workers is None:
         workers = max(0, len(os.sched_getaffinity(0)) // processes.num_processes - 1)
     learn, bad = readable(source.open(skip_missing=skip_bad), skip_bad=skip_bad)
-    check_evidence(learn)
+    for warning in check_evidence(learn):
+        if processes.is_main_process:
+            print(f"warning: {warning}", file=sys.stderr)
     if val is None:
         val_source = source
         learn, held_out = hold_out(learn, settings.validation.share, seed=settings.optimiser.seed)

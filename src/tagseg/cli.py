@@ -1,5 +1,6 @@
 """The command line: each command is the function of the same name."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +57,21 @@ def _source(
     return Source(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(tagseg.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Image tags in, segmentation masks out."""
+
+
 @app.command(epilog="Example: `tagseg check photos.csv --images photos/`")
 def check(
     data: Data,
@@ -92,8 +108,8 @@ def train(
     val_split: Split = None,
     val_masks: Masks = None,
     skip_bad: SkipBad = False,
-    workers: Annotated[int | None, typer.Option(help="Processes that read pictures.")] = None,
-    checkpoint_steps: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 500,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read pictures.")] = None,
+    checkpoint_steps: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
 ) -> None:
     """Train a segmentation network from tags."""
@@ -115,10 +131,10 @@ def train(
     if not PartialState().is_main_process:
         return
     print(f"trained: {out}")
-    print(f"next: tagseg predict {out} PICTURES... -o masks, or tagseg report {out}")
+    print(f"next: tagseg predict {out} PICTURES... -o predictions, or tagseg report {out}")
 
 
-@app.command(epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o masks`")
+@app.command(epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o predictions`")
 def predict(
     model: Model,
     pictures: Annotated[list[str], typer.Argument(help="Files, folders, zips or patterns.")],
@@ -184,7 +200,7 @@ def report(
     count: Annotated[int, typer.Option(min=1, help="Pictures to show.")] = 8,
 ) -> None:
     """Write one HTML page about a run."""
-    print(tagseg.report(run, out, count=count))
+    print(f"open in a browser: {tagseg.report(run, out, count=count)}")
 
 
 @app.command(epilog="Example: `tagseg recipes resnet50`")
@@ -221,7 +237,24 @@ def main() -> None:
         hint = "lower optimiser.batch or pictures.crop, or raise optimiser.accumulate"
         sys.exit(f"tagseg: the GPU's memory is full ({str(error).splitlines()[0]}); {hint}")
     except (ValueError, OSError, FloatingPointError, SafetensorError) as error:
-        sys.exit(f"tagseg: {' '.join(str(error).split())}")
+        sys.exit(f"tagseg: {_in_options(' '.join(str(error).split()))}")
+
+
+# What a function calls by keyword, the command line calls by option.
+_OPTIONS = {
+    "images=": "--images",
+    "masks=": "--masks",
+    "split=": "--split",
+    "separator=": "--separator",
+    "pretrained=PATH": "--set model.pretrained=PATH",
+    "pretrained=false": "--set model.pretrained=false",
+}
+
+
+def _in_options(text: str) -> str:
+    for keyword, option in _OPTIONS.items():
+        text = re.sub(rf"(?<![\w.-]){re.escape(keyword)}", option, text)
+    return text
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Where pictures come from, as one value: what `open_dataset` and `open_truth` take."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -58,7 +59,9 @@ class Source:
 
     def describe(self) -> dict[str, Any]:
         """For the run's configuration."""
-        return {key: value for key, value in asdict(self).items() if value}
+        tidy = {"data": os.path.normpath(self.data), "images": tuple(map(os.path.normpath, self.images))}
+        tidy["masks"] = tuple(map(os.path.normpath, self.masks))  # a slash more or less is the same place
+        return {key: value for key, value in {**asdict(self), **tidy}.items() if value}
 
     @classmethod
     def described(cls, fields: dict[str, Any]) -> "Source":

@@ -21,7 +21,11 @@ def test_masks_overlays_and_one_json(predictor: Predictor, tmp_path: Path) -> No
     (photos / "bad.png").write_bytes(b"")
     index = write_predictions(predictor.predict_many(photos, skip_bad=True), tmp_path / "out")
     said = json.loads(index.read_text())
-    assert [picture["files"]["mask"] for picture in said["pictures"]] == ["a.png", "a-2.png", "cats/b.png"]
+    assert [picture["files"]["mask"] for picture in said["pictures"]] == [
+        "a_mask.png",
+        "a-2_mask.png",
+        "cats/b_mask.png",
+    ]
     assert len(said["skipped"]) == 1
     for picture in said["pictures"]:
         mask = Image.open(index.parent / picture["files"]["mask"])

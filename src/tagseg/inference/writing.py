@@ -15,9 +15,10 @@ INDEX_FILE = "predictions.json"
 
 
 def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *, progress: bool = False) -> Path:
-    """Write each picture's mask (NAME.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
+    """Write each picture's mask (NAME_mask.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
 
-    Two pictures of one name get NAME and NAME-2. What a stream left out is listed under `skipped`.
+    The names differ from the pictures' own, so nothing is lost where the pictures lie in that folder. Two pictures of
+    one name get NAME and NAME-2. What a stream left out is listed under `skipped`.
 
     Args:
         predictions: they are written as they come.
@@ -36,7 +37,7 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     total = len(predictions) if isinstance(predictions, PredictionStream) else None
     for prediction in track(predictions, "predicting", total, console=console, disable=not progress):
         name = _free_name(prediction.name, taken)
-        mask, overlay = out / f"{name}.png", out / f"{name}_overlay.jpg"
+        mask, overlay = out / f"{name}_mask.png", out / f"{name}_overlay.jpg"
         mask.parent.mkdir(parents=True, exist_ok=True)
         prediction.save(mask)
         prediction.overlay().save(overlay, quality=90)

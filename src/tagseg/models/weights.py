@@ -17,6 +17,7 @@ from tagseg.models.backbones import Backbone, ResNet
 from tagseg.models.backbones.timm_cnn import TimmCNN
 from tagseg.models.layouts import to_own_names
 
+SUFFIXES = (".safetensors", ".pth", ".pt")
 # An ImageNet file carries its classifier, which no backbone has, and counters that nothing reads.
 _CLASSIFIER = re.compile(r"^(fc|fc8|linear1000|classifier|head|last_linear)\.|num_batches_tracked$")
 
@@ -29,7 +30,7 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str | Path) ->
         name: the backbone's name.
         source: True for the usual ImageNet weights of that name, the name of a set of torchvision's weights, or a file.
     """
-    if source is not True and Path(str(source)).suffix in (".safetensors", ".pth", ".pt"):
+    if source is not True and Path(str(source)).suffix in SUFFIXES:
         state, metadata = read_weights(Path(str(source)))
         if isinstance(backbone, ResNet):
             backbone.set_stride_on(metadata.get("stride_on", "conv2"))
@@ -51,13 +52,17 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors or PyTorch file, and its metadata. Nothing in the file is ever executed."""
     if not path.is_file():
         raise ValueError(f"no file of weights at {path}; give the path of a .safetensors or .pth file")
+    if path.suffix not in SUFFIXES:
+        raise ValueError(f"{path} is not a file of weights; give a run's folder, or a .safetensors or .pth file")
     try:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
                 return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a broken file can fail in any way
-        raise ValueError(f"{path} is not a readable file of weights: {_first_line(error)}") from None
+    except Exception:  # a broken file can fail in any way
+        raise ValueError(
+            f"{path} is not a readable file of weights: it is damaged, or holds more than tensors"
+        ) from None
     state = state.get("state_dict", state) if isinstance(state, Mapping) else state
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{path} does not hold a dictionary of tensors, so it is not a file of weights")

@@ -120,7 +120,9 @@ def fit(
         journal.write("session", progress.step, session=progress.sessions)
     began, seconds_before, logged = time.monotonic(), progress.seconds, _Average()
     with _stop_signals() as stop, Display(schedule.steps, start=progress.step, quiet=not main) as display:
-        if progress.step:
+        if progress.step == schedule.steps:
+            display.say(f"this run is complete: {schedule.steps} steps; to train anew, choose another folder")
+        elif progress.step:
             display.say(f"going on from step {progress.step} of {schedule.steps}")
         while progress.step < schedule.steps:
             epoch = progress.step // schedule.steps_per_epoch  # from 0
@@ -149,7 +151,12 @@ def fit(
                         f"the loss is not finite at step {progress.step}; lower optimiser.lr, now {settings.lr}, or "
                         "use optimiser.precision=fp32"
                     )
-                display.step(progress.step, epoch=epoch + 1, epochs=settings.epochs, numbers=_in_words(numbers))
+                display.step(
+                    progress.step,
+                    epoch=epoch + 1,
+                    epochs=settings.epochs,
+                    numbers=_in_words(numbers, masks=supervision is not None),
+                )
                 if journal:
                     journal.write("train", progress.step, epoch=epoch + 1, **numbers)
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
@@ -160,7 +167,9 @@ def fit(
                 reached |= measure(network) if measure else {}
                 assert journal is not None
                 journal.write("validation", progress.step, epoch=epoch + 1, **reached)
-                words = ", ".join(f"{name} {value:.3g}" for name, value in reached.items())
+                words = ", ".join(
+                    f"{name} {value:{'.3f' if name == 'loss' else '.1f'}}" for name, value in reached.items()
+                )
                 display.say(f"epoch {epoch + 1}: validation {words}")
                 if on_epoch:
                     on_epoch(network, epoch + 1)
@@ -219,10 +228,13 @@ class _Average:
         }
 
 
-def _in_words(numbers: dict[str, float]) -> str:
+def _in_words(numbers: dict[str, float], *, masks: bool) -> str:
+    speed = f"{numbers['pictures_per_second']:.0f} img/s"
+    if not masks:
+        return f"loss {numbers['loss']:.3f} (tags), {speed}"
     return (
         f"loss {numbers['loss']:.3f} (tags {numbers['classification']:.3f}, masks {numbers['segmentation']:.3f}), "
-        f"full pseudo masks {100 * numbers['supervised']:.0f} %, {numbers['pictures_per_second']:.0f} img/s"
+        f"full pseudo masks {100 * numbers['supervised']:.0f} %, {speed}"
     )
 
 

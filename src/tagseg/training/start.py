@@ -43,8 +43,12 @@ def readable(data: ImageTags, *, skip_bad: bool) -> tuple[ImageTags, int]:
     return (data.subset([i for i in range(len(data)) if i not in bad]) if bad else data), len(bad)
 
 
-def check_evidence(data: ImageTags) -> None:
-    """Refuse tags that cannot teach: classes without a picture, and fewer than two classes that tell pictures apart."""
+def check_evidence(data: ImageTags) -> list[str]:
+    """Refuse tags that cannot teach: classes without a picture, and fewer than two classes that tell pictures apart.
+
+    Returns:
+        What may spoil the result without stopping it, a line each.
+    """
     counts = data.tags.sum(0)
     never = [name for name, count in zip(data.classes, counts, strict=True) if count == 0]
     if never:
@@ -58,3 +62,8 @@ def check_evidence(data: ImageTags) -> None:
             f"only {evidence} class occurs in some pictures and not in others, and at least 2 must: masks are learned "
             "from what sets pictures apart; add pictures with other tags"
         )
+    return [
+        f"class {name!r} occurs in every picture: nothing shows what it is not, so its masks may cover anything"
+        for name, count in zip(data.classes, counts, strict=True)
+        if count == len(data)
+    ]
