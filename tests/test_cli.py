@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import tagseg
 from tagseg.cli import app, main
 from tagseg.data import shapes, shapes_truth
+from tagseg.training.journal import read_journal
 from tests.training.small import SETTINGS
 
 CHANGES = [argument for setting in SETTINGS for argument in ("--set", setting)]
@@ -188,6 +189,8 @@ def test_two_processes_train_through_the_command_line(photos: Path, tmp_path: Pa
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert read_journal(tmp_path / "run")[0]["processes"] == 2
+    assert done.stdout.count("trained: ") == 1
     assert tagseg.load(tmp_path / "run").settings.chosen_from == "tags"
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
 
 from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth
 from tagseg.data import check as check_data
@@ -22,6 +21,7 @@ from tagseg.reporting import write_report
 from tagseg.source import Source
 from tagseg.training.board import Board
 from tagseg.training.loop import MODEL_FILE, fit
+from tagseg.training.processes import processes
 from tagseg.training.recipe import Recipe, recipe_names
 from tagseg.training.run_folder import check_space, prepare_folder, read_config, read_held_out, write_held_out
 from tagseg.training.start import build, check_evidence, readable
@@ -58,12 +58,12 @@ def train(
         The trained model, ready to predict.
     """
     settings, out, source = Recipe.load(recipe, changes), Path(out), Source.of(data)
-    processes = PartialState()
+    shared = processes()
     if workers is None:
-        workers = max(0, len(os.sched_getaffinity(0)) // processes.num_processes - 1)
+        workers = max(0, len(os.sched_getaffinity(0)) // shared.num_processes - 1)
     learn, bad = readable(source.open(skip_missing=skip_bad), skip_bad=skip_bad)
     for warning in check_evidence(learn):
-        if processes.is_main_process:
+        if shared.is_main_process:
             print(f"warning: {warning}", file=sys.stderr)
     if val is None:
         val_source = source
@@ -84,10 +84,10 @@ def train(
     }
     torch.manual_seed(settings.optimiser.seed)
     network = build(settings.model, learn.classes)
-    with processes.main_process_first():
+    with shared.main_process_first():
         prepare_folder(out, settings, learn.classes, described)
     check_space(out, network)
-    if processes.is_main_process:
+    if shared.is_main_process:
         write_held_out(out, held_out.names)
     truth = val_source.truth_if_any(learn.classes)
     fit(
@@ -99,14 +99,14 @@ def train(
         workers=workers,
         checkpoint_steps=checkpoint_steps,
         measure=_measure(held_out, truth, settings) if truth is not None else None,
-        on_epoch=Board(out, held_out, settings) if tensorboard and processes.is_main_process else None,
+        on_epoch=Board(out, held_out, settings) if tensorboard and shared.is_main_process else None,
     )
-    with processes.main_process_first():
-        if processes.is_main_process:
-            model = load(out, device=str(processes.device))
+    with shared.main_process_first():
+        if shared.is_main_process:
+            model = load(out, device=str(shared.device))
             model.settings = _use(model.settings, settings)
             write_settings(out / MODEL_FILE, tune_on_tags(model, held_out))
-    return load(out, device=str(processes.device))
+    return load(out, device=str(shared.device))
 
 
 def predict(

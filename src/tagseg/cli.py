@@ -7,12 +7,12 @@ from typing import Annotated
 
 import torch
 import typer
-from accelerate import PartialState
 from safetensors import SafetensorError
 
 import tagseg
 from tagseg.source import Source
 from tagseg.training.loop import Interrupted
+from tagseg.training.processes import processes
 from tagseg.training.recipe import all_fields
 
 app = typer.Typer(
@@ -128,7 +128,7 @@ def train(
         checkpoint_steps=checkpoint_steps,
         tensorboard=tensorboard,
     )
-    if not PartialState().is_main_process:
+    if not processes().is_main_process:
         return
     print(f"trained: {out}")
     print(f"next: tagseg predict {out} PICTURES... -o predictions, or tagseg report {out}")

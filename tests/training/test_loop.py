@@ -131,6 +131,7 @@ def test_two_processes_follow_the_losses_of_one(tmp_path: Path) -> None:
             check=False,
         )
         assert result.returncode == 0, result.stderr[-2000:]
+    assert [read_journal(tmp_path / f"run{n}")[0]["processes"] for n in (1, 2)] == [1, 2]
     assert losses(tmp_path / "run2") == pytest.approx(losses(tmp_path / "run1"), rel=1e-4)
 
 

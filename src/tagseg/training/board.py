@@ -38,7 +38,7 @@ class Board:
         lines = read_journal(self._run)
         for line in lines[self._written :]:
             for name, value in line.items():
-                if name not in ("kind", "step", "epoch", "session") and value is not None:
+                if name not in ("kind", "step", "epoch", "session", "processes") and value is not None:
                     self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
         self._written = len(lines)
         self._writer.add_images("input | prediction | refinement | pseudo labels", self._panels(network), epoch)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
@@ -24,6 +25,7 @@ from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoin
 from tagseg.training.display import Display
 from tagseg.training.journal import Journal
 from tagseg.training.objective import Losses, objective
+from tagseg.training.processes import train_on_cpu
 from tagseg.training.recipe import Recipe, SupervisionSettings
 from tagseg.training.sampling import Schedule
 from tagseg.training.validation import Validation, validate
@@ -68,8 +70,11 @@ def fit(
         Where the run stands at its end.
     """
     settings = recipe.optimiser
+    AcceleratorState._reset_state()  # an earlier run of this process may have had another precision
     accelerator = Accelerator(
-        mixed_precision=_precision(settings.precision), gradient_accumulation_steps=settings.accumulate
+        cpu=train_on_cpu(),
+        mixed_precision=_precision(settings.precision),
+        gradient_accumulation_steps=settings.accumulate,
     )
     device = accelerator.device
     optimiser = torch.optim.SGD(
@@ -117,7 +122,7 @@ def fit(
     main = accelerator.is_main_process
     journal = Journal(out, step=progress.step) if main else None
     if journal and progress.step < schedule.steps:
-        journal.write("session", progress.step, session=progress.sessions)
+        journal.write("session", progress.step, session=progress.sessions, processes=accelerator.num_processes)
     began, seconds_before, logged = time.monotonic(), progress.seconds, _Average()
     with _stop_signals() as stop, Display(schedule.steps, start=progress.step, quiet=not main) as display:
         if progress.step == schedule.steps:
