@@ -22,7 +22,7 @@ from tagseg.source import Source
 from tagseg.training.board import Board
 from tagseg.training.loop import MODEL_FILE, fit
 from tagseg.training.processes import processes
-from tagseg.training.recipe import Recipe, recipe_names
+from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_space, prepare_folder, read_config, read_held_out, write_held_out
 from tagseg.training.start import build, check_evidence, readable
 
@@ -205,9 +205,9 @@ def check(data: str | Path | Source, *, against: Sequence[str | Path] = ()) -> C
     )
 
 
-def recipes() -> list[str]:
-    """The names of the recipes that come with tagseg; `Recipe.load(name)` shows one."""
-    return recipe_names()
+def recipes() -> dict[str, str]:
+    """The recipes that come with tagseg, each with what it is for; `Recipe.load(name)` shows one's settings."""
+    return {name: describe_recipe(name) for name in recipe_names()}
 
 
 def validation_of(run: str | Path) -> tuple[ImageTags, PixelTruth | None]:

@@ -214,7 +214,7 @@ def recipes(
     elif name:
         print(tagseg.Recipe.load(name).model_dump_json(indent=2))
     else:
-        print("\n".join(tagseg.recipes()))
+        print("\n".join(f"{known:24} {purpose}" for known, purpose in tagseg.recipes().items()))
 
 
 @app.command(epilog="Example: `tagseg demo`")
@@ -246,6 +246,7 @@ _OPTIONS = {
     "masks=": "--masks",
     "split=": "--split",
     "separator=": "--separator",
+    "skip_bad=True": "--skip-bad",
     "pretrained=PATH": "--set model.pretrained=PATH",
     "pretrained=false": "--set model.pretrained=false",
 }

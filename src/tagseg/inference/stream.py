@@ -58,7 +58,7 @@ class PredictionStream(Iterable[Prediction]):
                 pixels = source.read()
             except DataError as error:
                 if not self._skip_bad:
-                    raise
+                    raise DataError(f"{error}; or go on without such pictures by skip_bad=True") from None
                 self.bad.append(str(error))
                 continue
             yield Decoded(source.name, pixels)

@@ -127,6 +127,12 @@ def recipe_names() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
 
 
+def describe_recipe(name: str) -> str:
+    """What a recipe is for: the comment that its file starts with."""
+    first = (_folder() / f"{name}.toml").read_text().splitlines()[0]
+    return str(first).removeprefix("# ")
+
+
 def all_fields() -> list[str]:
     """Every setting as `section.field`."""
     return [f"{name}.{field}" for name, values in Recipe().model_dump().items() for field in values]
