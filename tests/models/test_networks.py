@@ -1,6 +1,7 @@
 """One battery for every network. A new backbone's test is a line in BACKBONES."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -259,3 +260,9 @@ def test_bad_pictures_name_the_value(shape: tuple[int, ...], message: str) -> No
     for build in (tagseg.build_model, tagseg.build_cam):
         with pytest.raises(ValueError, match=message):
             build("resnet18", 2)(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_can_be_built_where_no_gradients_are_kept(mode: Callable[[], AbstractContextManager[None]]) -> None:
+    with mode():
+        assert tagseg.build_model("hrnet_w18_small", 2).config.classes == 2

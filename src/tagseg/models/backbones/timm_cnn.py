@@ -90,11 +90,11 @@ def _probe(name: str, in_channels: int) -> _Shape:
                     shape = _Shape({**dilation, "out_indices": indices}, padding)
                     net = shape.create(name, in_channels)
                     skip, deep = net(torch.zeros(2, in_channels, *(_padded(side, *padding) for side in _PROBE)))
+                    shape.unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
                 if skip.dim() != 4 or [skip.shape[1], deep.shape[1]] != [
                     whole.feature_info.channels()[index] for index in indices
                 ]:
                     raise ValueError("its features are not [B, C, h, w] maps")
-                shape.unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
                 return shape
             except (TypeError, AssertionError, NotImplementedError, RuntimeError, ValueError, AttributeError) as error:
                 failure = error
