@@ -11,13 +11,14 @@ from rich.progress import track
 
 from tagseg.data.dataset import ImageTags, Pixels
 from tagseg.data.truth import Mask, PixelTruth
+from tagseg.inference.ahead import map_ahead
 from tagseg.inference.batches import in_batches
 from tagseg.inference.predictor import Predictor
 from tagseg.inference.segment import Choose, Segmented
 from tagseg.inference.tiles import Mask as PredictedMask
 from tagseg.models.network import Network
 
-BATCH_SIZE = 4
+BATCH_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,11 @@ def judge(
     settings = predictor.settings if quality else predictor.settings.quick
     indices = judged_indices(predictor, data, truth)
 
-    def items() -> Iterator[_Item]:
-        console = Console(stderr=True)
-        for index in track(indices, description="evaluating", disable=not progress, console=console):
-            yield _Item(index, data.pictures.read(index), truth[data.names[index]])
+    def read(index: int) -> _Item:
+        return _Item(index, data.pictures.read(index), truth[data.names[index]])
+
+    items = map_ahead(read, indices, size=lambda item: item.pixels.nbytes + item.truth.nbytes)
+    shown = track(items, "evaluating", len(indices), console=Console(stderr=True), disable=not progress)
 
     def run(batch: list[_Item]) -> list[Judged]:
         resized = any(item.pixels.shape[:2] != item.truth.shape for item in batch)
@@ -99,7 +101,7 @@ def judge(
         )
         return [Judged(results, item.truth) for item, (_, results) in zip(batch, found, strict=True)]
 
-    return in_batches(items(), run, batch_size=BATCH_SIZE)
+    return in_batches(shown, run, batch_size=BATCH_SIZE)
 
 
 def planes_at(result: Segmented, size: tuple[int, ...]) -> torch.Tensor:

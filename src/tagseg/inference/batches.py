@@ -1,12 +1,13 @@
 """Batches of equal shape out of a mixed stream, with the results in the stream's order."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tagseg.data.dataset import Pixels
 
-_MOST_PIXELS = 2**26  # how much of the stream is held at once, whatever the batch size
+_AHEAD = 16  # batches; in VOC, whose pictures have some hundred shapes, this fills most of them
+_MOST_PIXELS = 2**25  # how much of the stream is held at once, whatever the batch size
 
 
 class HasPixels(Protocol):
@@ -21,10 +22,20 @@ Item = TypeVar("Item", bound=HasPixels)
 Result = TypeVar("Result")
 
 
+class _Held(Generic[Item, Result]):
+    """A picture of the stream that has not been handed out."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.shape: Hashable = item.pixels.shape
+        self.pixels = item.pixels.shape[0] * item.pixels.shape[1]
+        self.results: list[Result] = []  # its result, once there is one
+
+
 def in_batches(
     items: Iterable[Item], run: Callable[[list[Item]], list[Result]], *, batch_size: int
 ) -> Iterator[Result]:
-    """Run pictures of one shape together. Looks ahead by a few batches, since neighbours often differ in shape.
+    """Run pictures of one shape together. Looks ahead by some batches, since neighbours often differ in shape.
 
     Args:
         items: the stream.
@@ -33,25 +44,26 @@ def in_batches(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, got {batch_size}")
-    ahead = 4 * batch_size if batch_size > 1 else 1
-    window: list[Item] = []
-    pixels = 0
+    held: deque[_Held[Item, Result]] = deque()
+    groups: dict[Hashable, list[_Held[Item, Result]]] = defaultdict(list)
+
+    def finish(shape: Hashable) -> None:
+        group = groups.pop(shape)
+        for one, result in zip(group, run([one.item for one in group]), strict=True):
+            one.results.append(result)
+
     for item in items:
-        window.append(item)
-        pixels += item.pixels.shape[0] * item.pixels.shape[1]
-        if len(window) == ahead or pixels > _MOST_PIXELS:
-            yield from _run_window(window, run, batch_size)
-            window, pixels = [], 0
-    yield from _run_window(window, run, batch_size)
-
-
-def _run_window(window: list[Item], run: Callable[[list[Item]], list[Result]], batch_size: int) -> list[Result]:
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for place, item in enumerate(window):
-        groups[item.pixels.shape].append(place)
-    results: dict[int, Result] = {}
-    for places in groups.values():
-        for start in range(0, len(places), batch_size):
-            chunk = places[start : start + batch_size]
-            results.update(zip(chunk, run([window[place] for place in chunk]), strict=True))
-    return [results[place] for place in range(len(window))]
+        last: _Held[Item, Result] = _Held(item)
+        held.append(last)
+        groups[last.shape].append(last)
+        if len(groups[last.shape]) == batch_size:
+            finish(last.shape)
+        full = len(held) >= _AHEAD * batch_size or sum(one.pixels for one in held) > _MOST_PIXELS
+        if full and not held[0].results:
+            finish(held[0].shape)
+        while held and held[0].results:
+            yield held.popleft().results[0]
+    for one in held:
+        if not one.results:
+            finish(one.shape)
+        yield one.results[0]

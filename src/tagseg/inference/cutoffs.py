@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tagseg.data.dataset import ImageTags
+from tagseg.inference.ahead import map_ahead
 from tagseg.inference.batches import in_batches
 from tagseg.inference.predictor import Predictor
 from tagseg.inference.settings import PAPER_CUTOFF, InferenceSettings
@@ -13,7 +14,7 @@ from tagseg.inference.stream import Decoded
 
 
 def tune_on_tags(
-    predictor: Predictor, data: ImageTags, *, quality: bool = False, batch_size: int = 4
+    predictor: Predictor, data: ImageTags, *, quality: bool = False, batch_size: int = 8
 ) -> InferenceSettings:
     """The predictor's settings with cut-offs that suit tagged pictures which it did not learn from.
 
@@ -34,7 +35,10 @@ def tune_on_tags(
         found = predictor.engine.segment([item.pixels for item in batch], [lambda _: {}] * len(batch), settings)
         return [scores for scores, _ in found]
 
-    pictures = (Decoded(name, data.pictures.read(index)) for index, name in enumerate(data.names))
+    def read(index: int) -> Decoded:
+        return Decoded(data.names[index], data.pictures.read(index))
+
+    pictures = map_ahead(read, range(len(data)), size=lambda picture: picture.pixels.nbytes)
     scores = list(in_batches(pictures, run, batch_size=batch_size))
     return replace(predictor.settings, cutoffs=tune_cutoffs(scores, data.tags.numpy()), chosen_from="tags")
 

@@ -82,21 +82,19 @@ class Engine:
         settings = self.fit_scales(settings, height * width)
         most = round(self.max_pixels / max(settings.scales) ** 2)
         grid = plan_tiles(height, width, most if self._in_tiles else height * width)
-        whole = len(grid) == 1
-        together = max(1, most // (height * width)) if whole else 1
+        together = max(1, self.max_pixels // (height * width))
 
-        def look_at(picture: Tensor) -> Look:
-            return look(self.network, picture[None], settings, half=self._half)[0]
+        def look_at(tiles: Tensor) -> Look:
+            return look(self.network, tiles, settings, max_pixels=self.max_pixels, half=self._half)
 
-        keep = whole if keep_planes is None else keep_planes
+        keep = len(grid) == 1 if keep_planes is None else keep_planes
         results = []
         with _evaluating(self.network):
             for start in range(0, len(pictures), together):
-                arrays = pictures[start : start + together]
-                batch = torch.stack([torch.from_numpy(array) for array in arrays]).to(self.device).permute(0, 3, 1, 2)
-                looks = look(self.network, batch, settings, half=self._half) if whole else [None]
-                for picture, choose, seen in zip(batch, choosers[start : start + together], looks, strict=True):
-                    results.append(segment(picture, look_at, grid, choose, crf=crf, keep_planes=keep, seen=seen))
+                some = slice(start, start + together)
+                batch = torch.stack([torch.from_numpy(array) for array in pictures[some]])
+                batch = batch.to(self.device).permute(0, 3, 1, 2)
+                results += segment(batch, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
         return results
 
 

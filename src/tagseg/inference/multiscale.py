@@ -17,27 +17,31 @@ def merge_scales(
     labels: Tensor | None = None,
     background_power: float = BACKGROUND_POWER,
 ) -> Tensor:
-    """The mean of a picture's masks over scales and flips.
+    """The mean of a picture's masks over scales and flips; of several pictures of one size with a dimension before.
 
     Args:
-        masks: masks of each scale and flip, background first, each [1 + C, h, w] at its own size, without padding.
+        masks: masks of each scale and flip, background first, each [1 + C, h, w] at its own size, without padding; or
+            [B, 1 + C, h, w].
         size: the picture's height and width, which the result has.
         flipped: which of them are of the mirrored picture.
-        labels: the classes to keep, 0 or 1, [C]; all of them by default.
+        labels: the classes to keep, 0 or 1, [C] or [B, C]; all of them by default.
         background_power: the exponent that discounts the background; the paper's text has none, which is 1.
 
     Returns:
-        The merged masks, [1 + C, H, W]; they no longer sum to 1.
+        The merged masks, [1 + C, H, W] or [B, 1 + C, H, W]; they no longer sum to 1.
     """
     if not masks:
         raise ValueError("masks is empty; give the masks of at least one scale")
     if len(masks) != len(flipped):
         raise ValueError(f"masks and flipped must be of one length, got {len(masks)} and {len(flipped)}")
-    total = torch.zeros(masks[0].shape[0], *size, dtype=masks[0].dtype, device=masks[0].device)
+    merged = torch.zeros(*masks[0].shape[:-2], *size, dtype=masks[0].dtype, device=masks[0].device)
     for mask, mirrored in zip(masks, flipped, strict=True):
-        resized = F.interpolate(mask[None], size=size, mode="bilinear", align_corners=False)[0]
-        total += resized.flip(-1) if mirrored else resized
-    merged = total / len(masks)
-    background = merged[:1] ** background_power
-    classes = merged[1:] if labels is None else merged[1:] * labels.to(merged)[:, None, None]
-    return torch.cat([background, classes])
+        batch = mask if mask.dim() == 4 else mask[None]
+        resized = F.interpolate(batch, size=size, mode="bilinear", align_corners=False).view_as(merged)
+        merged += resized.flip(-1) if mirrored else resized
+    merged /= len(masks)
+    background, classes = merged.tensor_split([1], dim=-3)
+    background.pow_(background_power)
+    if labels is not None:
+        classes *= labels.to(merged)[..., None, None]
+    return merged

@@ -1,9 +1,10 @@
-"""From a picture to masks: look at it tile by tile, decide which classes it has, merge and refine their masks."""
+"""From pictures to masks: look at them tile by tile, decide which classes they have, merge and refine their masks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from tagseg.inference.tiles import Canvas, Grid, Mask, Span
@@ -17,6 +18,9 @@ TRUE_TAGS = "true-tags"
 Choose = Callable[[Sequence[float]], Mapping[str, tuple[int, ...]]]
 
 _MOST_VALUES = 2**28  # 1 GiB of small masks; tiles beyond it are looked at a second time
+_MOST_PLANE_VALUES = 2**25  # 128 MiB of masks at full size
+
+_Wanted = tuple[int, tuple[int, ...]]  # which picture of the batch, and the classes to keep
 
 
 @dataclass(frozen=True)
@@ -35,59 +39,95 @@ class Segmented:
 
 
 def segment(
-    picture: Tensor,
+    pictures: Tensor,
     look_at: Callable[[Tensor], Look],
     grid: Grid,
-    choose: Choose,
+    choosers: Sequence[Choose],
     *,
     crf: bool,
     keep_planes: bool,
-    seen: Look | None = None,
-) -> tuple[list[float], dict[str, Segmented]]:
-    """Segment one picture under every protocol that `choose` names; the network sees each tile once if memory allows.
+) -> list[tuple[list[float], dict[str, Segmented]]]:
+    """Segment pictures of one size under every protocol that their choosers name.
+
+    The network sees each tile once if memory allows. Nothing is done picture by picture: a GPU is asked twice for an
+    answer, for the scores and for the masks.
 
     Args:
-        picture: RGB, uint8 [3, H, W].
-        look_at: shows a picture to the network.
-        grid: the picture's tiles; a class's score is its largest over them.
-        choose: decides, once the scores are known, which classes are kept; no protocol at all asks for scores alone.
+        pictures: RGB, uint8 [B, 3, H, W].
+        look_at: shows pictures to the network.
+        grid: the pictures' tiles; a class's score is its largest over them.
+        choosers: decide for each picture, once its scores are known, which classes are kept; no protocol at all asks
+            for scores alone.
         crf: refine the masks by a dense CRF, tile by tile.
         keep_planes: keep the merged masks besides the mask.
-        seen: what the network said of the whole picture, where that is known already.
 
     Returns:
-        The classes' scores, and a result for each protocol.
+        For each picture the classes' scores, and a result for each protocol.
     """
     remembered: dict[tuple[Span, Span], Look] = {}
     held, best = 0, None
     for tile in grid:
-        found = seen or look_at(_crop(picture, tile))
+        found = look_at(_crop(pictures, tile))
         best = found.scores if best is None else best.maximum(found.scores)
         if held + found.values <= _MOST_VALUES:
             remembered[tile] = found
             held += found.values
     assert best is not None
-    scores: list[float] = best.tolist()
+    scores: list[list[float]] = best.tolist()
 
-    choice = choose(scores)
-    if not choice:
-        return scores, {}
-    classes = sorted({k for kept in choice.values() for k in kept})
-    dtype = np.uint8 if len(scores) <= 255 else np.uint16
-    # Protocols that keep the same classes share one canvas.
-    canvases = {
-        kept: Canvas(grid, [0, *(k + 1 for k in kept)], dtype=dtype, keep_planes=keep_planes, device=picture.device)
-        for kept in choice.values()
+    choices = [choose(row) for choose, row in zip(choosers, scores, strict=True)]
+    # Protocols that keep the same classes of a picture share one result.
+    wanted = dict.fromkeys((place, kept) for place, choice in enumerate(choices) for kept in choice.values())
+    parts = _within_memory(list(wanted), grid)
+    dtype = np.uint8 if best.shape[1] <= 255 else np.uint16
+    rows = [_rows(part, pictures.device) for part in parts]
+    canvases = [Canvas(grid, planes.clamp(min=0), dtype=dtype, keep_planes=keep_planes) for _, planes in rows]
+    for tile in grid if parts else ():
+        pixels = _crop(pictures, tile)
+        found = remembered.pop(tile) if tile in remembered else look_at(pixels)
+        for (places, planes), canvas in zip(rows, canvases, strict=True):
+            merged = found.merge(places, planes)
+            canvas.add(_refine(pixels[places], merged, planes) if crf else merged)
+
+    results = {
+        (place, kept): Segmented(
+            kept,
+            canvas.masks[row].copy(),
+            None if canvas.planes is None else canvas.planes[row, : 1 + len(kept)].clone(),
+        )
+        for part, canvas in zip(parts, canvases, strict=True)
+        for row, (place, kept) in enumerate(part)
     }
-    for tile in grid:
-        pixels = _crop(picture, tile)
-        merged = (remembered.pop(tile, None) or look_at(pixels)).merge(classes)
-        for kept, canvas in canvases.items():
-            planes = merged[[0, *(1 + classes.index(k) for k in kept)]]
-            canvas.add(dense_crf(pixels, planes) if crf and kept else planes)
-    return scores, {name: Segmented(kept, canvases[kept].mask, canvases[kept].planes) for name, kept in choice.items()}
+    return [
+        (row, {name: results[place, kept] for name, kept in choice.items()})
+        for place, (row, choice) in enumerate(zip(scores, choices, strict=True))
+    ]
 
 
-def _crop(picture: Tensor, tile: tuple[Span, Span]) -> Tensor:
+def _within_memory(wanted: list[_Wanted], grid: Grid) -> list[list[_Wanted]]:
+    """What is wanted, in parts whose planes at full size are held at once."""
+    if not wanted:
+        return []
+    planes = 1 + max(len(kept) for _, kept in wanted)
+    most = max(1, _MOST_PLANE_VALUES // (planes * grid.size[0] * grid.size[1]))
+    return [wanted[start : start + most] for start in range(0, len(wanted), most)]
+
+
+def _rows(part: list[_Wanted], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The pictures, [R], and their planes as `Look.merge` takes them, [R, 1 + K]."""
+    longest = max(len(kept) for _, kept in part)
+    planes = [[0, *(k + 1 for k in kept), *[-1] * (longest - len(kept))] for _, kept in part]
+    return torch.tensor([place for place, _ in part], device=device), torch.tensor(planes, device=device)
+
+
+def _refine(pixels: Tensor, merged: Tensor, planes: Tensor) -> Tensor:
+    """Refine merged masks by a dense CRF, except where no class is kept: the background alone has no border."""
+    for row, count in enumerate((planes >= 0).sum(1).tolist()):
+        if count > 1:
+            merged[row, :count] = dense_crf(pixels[row], merged[row, :count])
+    return merged
+
+
+def _crop(pictures: Tensor, tile: tuple[Span, Span]) -> Tensor:
     (top, bottom), (left, right) = tile
-    return picture[:, top:bottom, left:right]
+    return pictures[..., top:bottom, left:right]

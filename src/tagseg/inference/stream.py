@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tagseg.data.dataset import Pixels
 from tagseg.data.errors import DataError
+from tagseg.inference.ahead import map_ahead
 from tagseg.inference.batches import in_batches
 from tagseg.inference.find import Source
 from tagseg.inference.prediction import Prediction
@@ -53,12 +54,21 @@ class PredictionStream(Iterable[Prediction]):
         return in_batches(self._decode(), self._run, batch_size=self._batch_size)
 
     def _decode(self) -> Iterator[Decoded]:
-        for source in self._sources:
-            try:
-                pixels = source.read()
-            except DataError as error:
-                if not self._skip_bad:
-                    raise DataError(f"{error}; or go on without such pictures by skip_bad=True") from None
-                self.bad.append(str(error))
-                continue
-            yield Decoded(source.name, pixels)
+        for read in map_ahead(_read, self._sources, size=_bytes):
+            if isinstance(read, Decoded):
+                yield read
+            elif self._skip_bad:
+                self.bad.append(str(read))
+            else:
+                raise DataError(f"{read}; or go on without such pictures by skip_bad=True")
+
+
+def _read(source: Source) -> Decoded | DataError:
+    try:
+        return Decoded(source.name, source.read())
+    except DataError as error:
+        return error  # raised, it would end the stream even where bad pictures are left out
+
+
+def _bytes(read: Decoded | DataError) -> int:
+    return read.pixels.nbytes if isinstance(read, Decoded) else 0

@@ -71,41 +71,49 @@ def ramps(spans: Sequence[Span]) -> list[Tensor]:
 class Canvas:
     """Where tiles are put together, in reading order. Only one row of tiles is ever held in floating point.
 
+    Attributes:
+        masks: the value of the strongest plane in each pixel, [B, H, W].
+        planes: the whole planes, [B, P, H, W], if they are kept.
+
     Args:
-        grid: the tiles.
-        values: the mask value of each plane that will come, background first.
-        dtype: the mask's type.
+        grid: the tiles; each is of several pictures of one size.
+        values: the mask value of each plane that will come, background first, [B, P], on the planes' device.
+        dtype: the masks' type.
         keep_planes: keep the whole planes too.
-        device: where the planes are.
     """
 
-    def __init__(
-        self, grid: Grid, values: Sequence[int], *, dtype: type, keep_planes: bool, device: torch.device
-    ) -> None:
-        self.mask: Mask = np.zeros(grid.size, dtype=dtype)
-        self.planes = torch.zeros(len(values), *grid.size) if keep_planes else None
-        self._values: Mask = np.array(values, dtype=dtype)
+    def __init__(self, grid: Grid, values: Tensor, *, dtype: type, keep_planes: bool) -> None:
+        self.masks: Mask = np.zeros((len(values), *grid.size), dtype=dtype)
+        self.planes = torch.zeros(*values.shape, *grid.size) if keep_planes else None
+        self._values = values.to(torch.uint8 if dtype == np.uint8 else torch.int32)
         self._grid = grid
-        self._row_weights = [weights.to(device) for weights in ramps(grid.rows)]
-        self._column_weights = [weights.to(device) for weights in ramps(grid.columns)]
-        self._strip = torch.zeros(len(values), 0, grid.size[1], device=device)
+        self._row_weights = [weights.to(values.device) for weights in ramps(grid.rows)]
+        self._column_weights = [weights.to(values.device) for weights in ramps(grid.columns)]
+        self._strip = torch.zeros(*values.shape, 0, grid.size[1], device=values.device)
         self._tiles = 0
 
     def add(self, planes: Tensor) -> None:
-        """Put the next tile, [K, h, w], in its place."""
+        """Put the next tile, [B, P, h, w], in its place."""
+        if len(self._grid) == 1:  # nothing to fade into
+            self._keep(planes, 0, self._grid.size[0])
+            return
         row, column = divmod(self._tiles, len(self._grid.columns))
         self._tiles += 1
         (top, bottom), (left, right) = self._grid.rows[row], self._grid.columns[column]
         if column == 0:  # a new row begins with what the last one left in the overlap
-            empty = self._strip.new_zeros(len(planes), bottom - top - self._strip.shape[1], self._strip.shape[2])
-            self._strip = torch.cat([self._strip, empty], 1)
-        self._strip[:, :, left:right] += planes * self._row_weights[row][:, None] * self._column_weights[column]
+            missing = bottom - top - self._strip.shape[2]
+            empty = self._strip.new_zeros(*planes.shape[:2], missing, self._strip.shape[3])
+            self._strip = torch.cat([self._strip, empty], 2)
+        self._strip[..., left:right] += planes * self._row_weights[row][:, None] * self._column_weights[column]
         if column == len(self._grid.columns) - 1:
             last = row == len(self._grid.rows) - 1
-            self._finish(top, bottom if last else self._grid.rows[row + 1][0])
+            done = (bottom if last else self._grid.rows[row + 1][0]) - top
+            self._keep(self._strip[:, :, :done], top, top + done)
+            self._strip = self._strip[:, :, done:].clone()
 
-    def _finish(self, top: int, bottom: int) -> None:
-        done, self._strip = self._strip[:, : bottom - top], self._strip[:, bottom - top :].clone()
-        self.mask[top:bottom] = self._values[done.argmax(0).cpu().numpy()]
+    def _keep(self, planes: Tensor, top: int, bottom: int) -> None:
+        strongest = planes.argmax(1)
+        values = self._values.gather(1, strongest.flatten(1)).view_as(strongest)
+        self.masks[:, top:bottom] = values.cpu().numpy()
         if self.planes is not None:
-            self.planes[:, top:bottom] = done.cpu()
+            self.planes[:, :, top:bottom] = planes.cpu()

@@ -1,6 +1,5 @@
-"""One picture through the network at several scales, plain and mirrored, and the merge of what it said each time."""
+"""Pictures through the network at several scales, plain and mirrored, and the merge of what it said each time."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ from tagseg.models.network import SMALLEST_SIDE, Network, enlarge
 
 @dataclass(frozen=True)
 class _View:
-    """The masks of one scale and flip at the network's own resolution, [1 + C, h, w], and what they are masks of."""
+    """The masks of one scale and flip at the network's own resolution, [B, 1 + C, h, w], and what they are masks of."""
 
     masks: Tensor
     padded: tuple[int, int]
@@ -25,14 +24,14 @@ class _View:
 
 @dataclass(frozen=True)
 class Look:
-    """What the network says of one picture over all scales and flips.
+    """What the network says of pictures of one size over all scales and flips.
 
     The masks stay small, one for every few pixels, until it is known which classes are kept: enlarging each mask alone
     gives the same, and most classes are not in a picture.
 
     Attributes:
-        scores: the largest score of each class after the sigmoid, [C].
-        size: the picture's height and width.
+        scores: the largest score of each class after the sigmoid, [B, C].
+        size: the pictures' height and width.
     """
 
     scores: Tensor
@@ -45,51 +44,69 @@ class Look:
         """How many numbers it holds."""
         return sum(view.masks.numel() for view in self._views)
 
-    def merge(self, classes: Sequence[int]) -> Tensor:
-        """The merged masks of the background and of these classes (counted from 0), [1 + K, H, W]."""
-        planes = [0, *(1 + k for k in classes)]
+    def merge(self, pictures: Tensor, planes: Tensor) -> Tensor:
+        """The merged masks of some pictures, each with planes of its own; a picture may come several times.
+
+        Args:
+            pictures: which, [R].
+            planes: their planes, [R, 1 + K]: first 0 for the background, then 1 + k for class k, and -1 for none, which
+                gives 0 everywhere.
+
+        Returns:
+            Merged masks, [R, 1 + K, H, W].
+        """
         full = [
-            enlarge(view.masks[planes][None], view.padded)[0, :, : view.size[0], : view.size[1]] for view in self._views
+            enlarge(view.masks[pictures[:, None], planes.clamp(min=0)], view.padded)[
+                ..., : view.size[0], : view.size[1]
+            ]
+            for view in self._views
         ]
         merged = merge_scales(
             full,
             self.size,
             flipped=[view.mirrored for view in self._views],
+            labels=planes[:, 1:] >= 0,
             background_power=self._settings.background_power,
         )
         if self._settings.background is not None:
-            merged[0] = self._settings.background
+            merged[:, 0] = self._settings.background
         return merged
 
 
-def look(network: Network, pictures: Tensor, settings: InferenceSettings, *, half: bool = False) -> list[Look]:
-    """Show pictures of one size to the network.
+def look(
+    network: Network, pictures: Tensor, settings: InferenceSettings, *, max_pixels: int, half: bool = False
+) -> Look:
+    """Show pictures of one size to the network; it sees those of one scale, plain and mirrored, together.
 
     Args:
         network: in evaluation mode.
         pictures: RGB, uint8 [B, 3, H, W], on the network's device.
         settings: which scales and flips.
+        max_pixels: the most pixels that the network sees at once.
         half: compute in bfloat16 where that is safe.
     """
-    height, width = pictures.shape[-2:]
-    views: list[list[_View]] = [[] for _ in pictures]
+    views: list[_View] = []
     scores: list[Tensor] = []
     # The masks of CAM are divided by their maximum at full size, so they cannot be enlarged later.
     full_size = isinstance(network, CAM)
+    flips = (False, True) if settings.flip else (False,)
     for scale in settings.scales:
         x = network.normalise(resize(pictures, scale) / 255)
         size = (x.shape[-2], x.shape[-1])
         missing = [max(0, SMALLEST_SIDE - side) for side in size]
-        for mirrored in (False, True) if settings.flip else (False,):
-            shown = F.pad(x.flip(-1) if mirrored else x, (0, missing[1], 0, missing[0]), mode="replicate")
+        shown = torch.cat([x.flip(-1) if mirrored else x for mirrored in flips])
+        shown = F.pad(shown, (0, missing[1], 0, missing[0]), mode="replicate")
+        padded = (shown.shape[-2], shown.shape[-1])
+        masks: list[Tensor] = []
+        for part in shown.split(max(1, max_pixels // (padded[0] * padded[1]))):
             with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=half):
-                said = network(shown, full_size=full_size)
+                said = network(part, full_size=full_size)
             scores.append(said.scores.sigmoid())
-            padded = (shown.shape[-2], shown.shape[-1])
-            for own, masks in zip(views, said.masks, strict=True):
-                own.append(_View(masks, padded, size, mirrored))
-    best = torch.stack(scores).amax(0)
-    return [Look(row, (height, width), tuple(own), settings) for row, own in zip(best, views, strict=True)]
+            masks.append(said.masks)
+        for mirrored, own in zip(flips, torch.cat(masks).chunk(len(flips)), strict=True):
+            views.append(_View(own, padded, size, mirrored))
+    best = torch.cat(scores).unflatten(0, (-1, len(pictures))).amax(0)
+    return Look(best, (pictures.shape[-2], pictures.shape[-1]), tuple(views), settings)
 
 
 def resize(pictures: Tensor, scale: float) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
+from tagseg.inference.ahead import map_ahead
 from tagseg.inference.prediction import Prediction
 from tagseg.inference.stream import PredictionStream
 
@@ -32,22 +33,26 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out}: is a file; name a folder for the predictions")
     taken: set[str] = set()
-    pictures: list[dict[str, Any]] = []
     console = Console(stderr=True)
     total = len(predictions) if isinstance(predictions, PredictionStream) else None
-    for prediction in track(predictions, "predicting", total, console=console, disable=not progress):
-        name = _free_name(prediction.name, taken)
-        mask, overlay = out / f"{name}_mask.png", out / f"{name}_overlay.jpg"
-        mask.parent.mkdir(parents=True, exist_ok=True)
-        prediction.save(mask)
-        prediction.overlay().save(overlay, quality=90)
-        files = {kind: path.relative_to(out).as_posix() for kind, path in (("mask", mask), ("overlay", overlay))}
-        pictures.append({**prediction.summary(), "files": files})
+    shown = track(predictions, "predicting", total, console=console, disable=not progress)
+    named = ((_free_name(prediction.name, taken), prediction) for prediction in shown)
+    pictures = list(map_ahead(lambda pair: _write(*pair, out), named))
     out.mkdir(parents=True, exist_ok=True)
     skipped = predictions.bad if isinstance(predictions, PredictionStream) else []
     index = out / INDEX_FILE
     index.write_text(json.dumps({"pictures": pictures, "skipped": skipped}, indent=2) + "\n")
     return index
+
+
+def _write(name: str, prediction: Prediction, out: Path) -> dict[str, Any]:
+    """Write one picture's files; returns its entry in predictions.json."""
+    mask, overlay = out / f"{name}_mask.png", out / f"{name}_overlay.jpg"
+    mask.parent.mkdir(parents=True, exist_ok=True)
+    prediction.save(mask)
+    prediction.overlay().save(overlay, quality=90)
+    files = {kind: path.relative_to(out).as_posix() for kind, path in (("mask", mask), ("overlay", overlay))}
+    return {**prediction.summary(), "files": files}
 
 
 def _free_name(name: str, taken: set[str]) -> str:

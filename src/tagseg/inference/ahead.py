@@ -1,0 +1,43 @@
+"""Reading, writing and counting in threads, while the network is busy."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+THREADS = min(8, os.cpu_count() or 1)
+_MOST_BYTES = 2**28  # of results that wait, beside the few that are being made
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_ahead(
+    function: Callable[[Item], Result], items: Iterable[Item], *, size: Callable[[Result], int] = lambda _: 0
+) -> Iterator[Result]:
+    """Apply a function in threads, a few items ahead of the results, which come in the items' order.
+
+    It pays where the function leaves Python's lock alone most of the time, as the codecs of pictures do. An error is
+    raised when its result would have come.
+
+    Args:
+        function: must be safe to call from several threads at once.
+        items: taken one by one in the caller's thread.
+        size: the bytes of a result, which bound how many may wait.
+    """
+    pool = ThreadPoolExecutor(THREADS)
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            while len(waiting) > 2 * THREADS or sum(_finished(future, size) for future in waiting) > _MOST_BYTES:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _finished(future: Future[Result], size: Callable[[Result], int]) -> int:
+    return size(future.result()) if future.done() and future.exception() is None else 0
