@@ -6,13 +6,21 @@ kernel) or in place and colour (bilateral kernel). The results are those of the 
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 
 import torch
 from torch import Tensor
 
 from tagseg._checks import require_finite, require_shape
-from tagseg.refine.lattice import Lattice, SparseRows, build_lattice, equal_rows
+from tagseg.refine._slots import assign_slots
+from tagseg.refine._sparse import EqualRows, SparseRows, has_kernels
+from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
+
+# Pixels that a GPU computes together: enough to keep it busy, at about 400 bytes each.
+_MOST_PIXELS = 2**21
+# Pixels of the largest picture whose Gaussian lattice is kept, at about 60 bytes each.
+_MOST_PIXELS_KEPT = 2**20
 
 
 @torch.no_grad()
@@ -20,6 +28,7 @@ def dense_crf(
     image: Tensor,
     probs: Tensor,
     *,
+    present: Tensor | None = None,
     iterations: int = 10,
     gaussian_sxy: float = 3.0,
     gaussian_compat: float = 3.0,
@@ -31,11 +40,15 @@ def dense_crf(
     """Refine class probabilities by mean-field inference in a fully connected CRF with Potts compatibility.
 
     Runs on the tensors' device. The time grows with the number of classes that occur: all those that are nowhere above
-    `clip` cost together as much as one.
+    `clip` cost together as much as one. Pictures of one size can be given as a batch, which a GPU computes together;
+    each gets what it would get alone.
 
     Args:
-        image: RGB, [3, H, W], uint8, or floating point in [0, 1], which is rounded to the same 256 levels.
-        probs: class probabilities, [C, H, W], not negative; they need not sum to 1.
+        image: RGB, [3, H, W] or [B, 3, H, W], uint8, or floating point in [0, 1], which is rounded to the same 256
+            levels.
+        probs: class probabilities, [C, H, W] or [B, C, H, W], not negative; they need not sum to 1.
+        present: which classes take part, bool [C] or [B, C]; all by default. The others are as if they were not in
+            `probs`, and come back as 0.
         iterations: mean-field steps; 0 gives back the clipped and normalised probabilities.
         gaussian_sxy: reach of the Gaussian kernel, in pixels.
         gaussian_compat: weight of the Gaussian kernel.
@@ -45,9 +58,13 @@ def dense_crf(
         clip: the least probability; smaller ones are raised to it before the logarithm.
 
     Returns:
-        The refined probabilities Q, float32 [C, H, W], which sum to 1 in each pixel.
+        The refined probabilities Q, float32, of the shape of `probs`, which sum to 1 in each pixel.
     """
     _require_image_and_probs(image, probs)
+    if present is None:
+        present = torch.ones(probs.shape[:-2], dtype=torch.bool, device=probs.device)
+    else:
+        _require_present(present, probs)
     _require_in_range("iterations", iterations, 0, inf)
     _require_in_range("clip", clip, torch.finfo(torch.float32).tiny, 1)
     reaches = {"gaussian_sxy": gaussian_sxy, "bilateral_sxy": bilateral_sxy, "bilateral_srgb": bilateral_srgb}
@@ -56,63 +73,91 @@ def dense_crf(
     for name, compat in {"gaussian_compat": gaussian_compat, "bilateral_compat": bilateral_compat}.items():
         _require_in_range(name, compat, 0, 1e6)
 
-    place, colour = _place(image), _colour(image)
-    gaussian = _scaled([(place, gaussian_sxy)])
-    bilateral = _scaled([(place, bilateral_sxy), (colour, bilateral_srgb)])
-    smooth = _normalised(build_lattice(gaussian), gaussian_compat)
-    edges = _normalised(build_lattice(bilateral), bilateral_compat)
-    read = _side_by_side(smooth, edges)
+    height, width = image.shape[-2:]
+    kept = height * width <= _MOST_PIXELS_KEPT
+    smooth = (_gaussian if kept else _gaussian.__wrapped__)(height, width, gaussian_sxy, gaussian_compat, image.device)
+    # A CPU's caches hold the numbers of one picture at best.
+    together = max(_MOST_PIXELS // (height * width), 1) if image.is_cuda else 1
+    refined = []
+    for pictures, planes, taking_part in zip(
+        _batch(image, 3).split(together),
+        _batch(probs, 3).split(together),
+        _batch(present, 1).split(together),
+        strict=True,
+    ):
+        edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
+        lattice = add(repeat(smooth, len(pictures)), edges)
+        refined.append(_mean_field(lattice, planes.flatten(2), taking_part, clip, iterations))
+    return (refined[0] if len(refined) == 1 else torch.cat(refined)).view(probs.shape)
 
-    log_probs, copies, group_of_class = _group_classes(probs.float().flatten(1), clip)
-    q = _softmax(log_probs)
-    for _ in range(iterations):
-        points = torch.cat([smooth.spread(q), edges.spread(q)])
-        q = _softmax((read @ points.div_(copies)).add_(log_probs))
-    return (q / copies).T[group_of_class].view(probs.shape)
 
-
-def _group_classes(probs: Tensor, clip: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Merge the classes that are nowhere above the clip: they start alike, so they stay alike, and one stands for all.
-
-    With m classes in a group, the softmax over log(p) + log(m) gives the sum of their m equal probabilities.
+def _mean_field(lattice: Lattice, probs: Tensor, present: Tensor, clip: float, iterations: int) -> Tensor:
+    """Let every pixel ask all others again and again which class it is.
 
     Args:
-        probs: [C, pixels].
+        lattice: the sum of both kernels, over the pixels of all pictures.
+        probs: [pictures, classes, pixels].
+        present: which classes take part, [pictures, classes].
         clip: the least probability.
-
-    Returns:
-        The groups' log(p) + log(m), [pixels, groups]; their sizes m, [groups]; the group of each class, [C].
+        iterations: how often.
     """
-    active = probs.amax(1) > clip
-    # Each active class is its own group; that of the silent classes, if there are any, comes last.
-    group_of_class = torch.where(active, active.cumsum(0) - 1, active.sum())
-    copies = torch.bincount(group_of_class).float()
-    members = torch.cat([probs[active], probs[~active][:1]])
-    # Row by row: a step of the lattice moves all classes of a pixel at once.
-    log_probs = members.clamp(clip, 1).log_().T.contiguous()
-    return log_probs.add_(copies.log()), copies, group_of_class
+    slots = assign_slots(probs.amax(2) > clip, present)
+    log_probs = slots.log_probs(probs, clip)
+    shares = _shares(log_probs, slots.copies)
+    for _ in range(iterations):
+        points = lattice.spread(shares.flatten(0, 1))
+        shares = _answer(lattice.slice, points, log_probs, slots.copies)
+    return slots.spread(shares).mul_(present[:, :, None])
 
 
-def _softmax(scores: Tensor) -> Tensor:
-    """Softmax over the classes of scores [pixels, classes]."""
-    # On the CPU torch computes rows that do not fill a vector register one number at a time, five times slower.
-    if scores.shape[1] >= 16 or scores.is_cuda:
-        return scores.softmax(1)
-    powers = scores.sub(scores.amax(1, keepdim=True)).exp_()
-    return powers.div_(powers.sum(1, keepdim=True))
+def _answer(read: EqualRows, points: Tensor, log_probs: Tensor, copies: Tensor) -> Tensor:
+    """The shares after reading from the points what all other pixels say."""
+    if has_kernels(points.device):
+        from tagseg.refine._sparse_triton import softmax_of_product
+
+        scores = log_probs.flatten(0, 1)
+        return softmax_of_product(read.columns, read.weights, points, scores, copies).view_as(log_probs)
+    return _shares((read @ points).view_as(log_probs).add_(log_probs), copies)
 
 
-def _place(image: Tensor) -> Tensor:
+def _shares(scores: Tensor, copies: Tensor) -> Tensor:
+    """The probability of each of the classes that a slot stands for: a softmax in which it counts so many times.
+
+    Args:
+        scores: [pictures, pixels, slots].
+        copies: how many classes each slot stands for, [pictures, slots].
+    """
+    # On the CPU torch's softmax computes rows that do not fill a vector register one number at a time.
+    fast = scores.shape[2] >= 16 or scores.is_cuda
+    powers = scores.softmax(2) if fast else scores.sub(scores.amax(2, keepdim=True)).exp_()
+    return powers.div_(powers @ copies[:, :, None])
+
+
+# Pictures of a set have few sizes, and on them alone this lattice depends.
+@lru_cache(maxsize=4)
+def _gaussian(height: int, width: int, sxy: float, compat: float, device: torch.device) -> Lattice:
+    """The kernel of nearness in place, for one picture."""
+    return _normalised(build_lattice(_scaled([(_place(height, width, device), sxy)])), compat)
+
+
+def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Lattice:
+    """The kernel of nearness in place and colour, for pictures [B, 3, H, W]."""
+    height, width = pictures.shape[2:]
+    place = _place(height, width, pictures.device).repeat(1, len(pictures))
+    features = _scaled([(place, sxy), (_colour(pictures), srgb)])
+    return _normalised(build_lattice(features, len(pictures)), compat)
+
+
+def _place(height: int, width: int, device: torch.device) -> Tensor:
     """Column and row of every pixel, [2, pixels]."""
-    rows, columns = (torch.arange(size, device=image.device) for size in image.shape[1:])
-    row, column = torch.meshgrid(rows, columns, indexing="ij")
-    return torch.stack([column, row]).flatten(1)
+    rows, columns = torch.arange(height, device=device), torch.arange(width, device=device)
+    return torch.stack([columns.repeat(height), rows.repeat_interleave(width)])
 
 
-def _colour(image: Tensor) -> Tensor:
+def _colour(pictures: Tensor) -> Tensor:
     """Red, green and blue of every pixel from 0 to 255, [3, pixels]."""
-    levels = image if image.dtype == torch.uint8 else (image * 255).round()
-    return levels.flatten(1)
+    levels = pictures if pictures.dtype == torch.uint8 else (pictures * 255).round()
+    return levels.transpose(0, 1).flatten(1)
 
 
 def _scaled(parts: list[tuple[Tensor, float]]) -> Tensor:
@@ -126,33 +171,31 @@ def _normalised(lattice: Lattice, compat: float) -> Lattice:
 
     The factors go into the entries of the matrices, which leaves nothing to multiply in the iterations.
     """
-    pixels = len(lattice.slice.starts)
-    brightness = lattice.filter(lattice.slice.weights.new_ones(pixels, 1)).squeeze(1)
+    splat, read = lattice.splat, lattice.slice
+    brightness = lattice.filter(read.weights.new_ones(len(read.weights), 1))
     norm = (brightness + 1e-20).rsqrt()
-    weights = lattice.slice.weights.view(pixels, -1) * (compat * norm)[:, None]
     return replace(
-        lattice, splat=lattice.splat.scale_columns(norm), slice=replace(lattice.slice, weights=weights.flatten())
+        lattice,
+        splat=SparseRows(splat.columns, splat.starts, splat.weights * norm.squeeze(1)[splat.columns]),
+        slice=EqualRows(read.columns, read.weights * (compat * norm)),
     )
 
 
-def _side_by_side(left: Lattice, right: Lattice) -> SparseRows:
-    """One matrix that reads the points of both lattices, the left one's first, and adds up what both say to a pixel."""
-    pixels = len(left.slice.starts)
-    columns = [left.slice.columns, right.slice.columns + len(left.splat.starts)]
-    weights = [left.slice.weights, right.slice.weights]
-    return equal_rows(
-        torch.cat([part.view(pixels, -1) for part in columns], 1),
-        torch.cat([part.view(pixels, -1) for part in weights], 1),
-    )
+def _batch(tensor: Tensor, dimensions: int) -> Tensor:
+    """A tensor of one picture, with so many dimensions, as a batch of one; a batch as it is."""
+    return tensor[None] if tensor.dim() == dimensions else tensor
 
 
 def _require_image_and_probs(image: Tensor, probs: Tensor) -> None:
     """Refuse what is not an RGB image with class probabilities of the same size on the same device."""
-    require_shape("image", image, "[3, H, W]")
-    require_shape("probs", probs, "[C, H, W]")
-    if image.shape[0] != 3:
-        raise ValueError(f"image must have 3 channels (RGB), got {image.shape[0]}")
-    if image.shape[1:] != probs.shape[1:]:
+    batch = "B, " if isinstance(image, Tensor) and image.dim() == 4 else ""
+    require_shape("image", image, f"[{batch}3, H, W]")
+    require_shape("probs", probs, f"[{batch}C, H, W]")
+    if image.shape[-3] != 3:
+        raise ValueError(f"image must have 3 channels (RGB), got {image.shape[-3]}")
+    if image.shape[:-3] != probs.shape[:-3]:
+        raise ValueError(f"image and probs must be of one batch size, got {len(image)} and {len(probs)}")
+    if image.shape[-2:] != probs.shape[-2:]:
         raise ValueError(
             f"probs is {_size(probs)} but image is {_size(image)}; both must have the same height and width"
         )
@@ -170,6 +213,17 @@ def _require_image_and_probs(image: Tensor, probs: Tensor) -> None:
     _require_in_range("the least value of probs", float(probs.min()), 0, inf)
 
 
+def _require_present(present: Tensor, probs: Tensor) -> None:
+    """Refuse what does not say of each class of each picture whether it takes part, or lets none take part."""
+    if present.dtype != torch.bool or present.shape != probs.shape[:-2]:
+        raise ValueError(
+            f"present must be bool {list(probs.shape[:-2])}, like probs without height and width, "
+            f"got {present.dtype} {list(present.shape)}"
+        )
+    if not present.any(-1).all():
+        raise ValueError("present must have at least one class in each picture, got a picture without any")
+
+
 def _require_in_range(name: str, value: float, low: float, high: float) -> None:
     """Refuse a value outside [low, high]."""
     if not low <= value <= high:
@@ -179,4 +233,4 @@ def _require_in_range(name: str, value: float, low: float, high: float) -> None:
 
 def _size(tensor: Tensor) -> str:
     """Height and width for an error message."""
-    return f"{tensor.shape[1]}x{tensor.shape[2]}"
+    return f"{tensor.shape[-2]}x{tensor.shape[-1]}"

@@ -6,36 +6,16 @@ d + 1 axes of the lattice (blur) and reads the pixels back (slice). Every step i
 alone, so each is a sparse matrix that is built once and then applied to any number of channels.
 """
 
-from dataclasses import dataclass, replace
-from math import prod, sqrt
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class SparseRows:
-    """A sparse matrix, stored row by row, that multiplies a dense one.
-
-    Attributes:
-        columns: the column of every entry, row after row, int32 [entries].
-        starts: the position of every row's first entry, int32 [rows].
-        weights: the value of every entry, [entries].
-    """
-
-    columns: Tensor
-    starts: Tensor
-    weights: Tensor
-
-    def __matmul__(self, dense: Tensor) -> Tensor:
-        """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
-        # Summing weighted rows of a table is what an embedding bag does, and torch has it fast on every device.
-        return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.weights)
-
-    def scale_columns(self, factors: Tensor) -> "SparseRows":
-        """This matrix times the diagonal one of `factors` [columns]."""
-        return replace(self, weights=self.weights * factors[self.columns])
+from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex
+from tagseg.refine._sparse import EqualRows
+from tagseg.refine._sparse import SparseRows as SparseRows
 
 
 @dataclass(frozen=True)
@@ -49,8 +29,8 @@ class Lattice:
     """
 
     splat: SparseRows
-    blurs: tuple[SparseRows, ...]
-    slice: SparseRows
+    blurs: tuple[EqualRows, ...]
+    slice: EqualRows
 
     def spread(self, values: Tensor) -> Tensor:
         """Splat and blur values [pixels, channels]: what `slice` has still to read, [points, channels]."""
@@ -64,102 +44,85 @@ class Lattice:
         return self.slice @ self.spread(values)
 
 
-def build_lattice(features: Tensor) -> Lattice:
+def build_lattice(features: Tensor, pictures: int = 1) -> Lattice:
     """The lattice that filters with a Gaussian of standard deviation 1 in each of the features.
 
     Args:
-        features: float32 [d, pixels].
+        features: float32 [d, pixels], one picture's pixels after another's.
+        pictures: how many pictures there are, all of one size; each is filtered by itself.
     """
     dims, pixels = features.shape
-    origin, rank, offset = _enclosing_simplex(_elevate(features))
-    strides, codes = _corner_codes(origin, rank)
-    weights = _barycentric(rank, offset)
+    origin, rank, offset = enclosing_simplex(elevate(features))
+    strides, codes = _corner_codes(origin, rank, pictures)
+    weights = barycentric(rank, offset)
 
     # One sort names the lattice points and lists the pixels around each of them.
     sorted_codes, order = codes.flatten().sort(stable=True)
-    points, point_of_sorted, members = torch.unique_consecutive(sorted_codes, return_inverse=True, return_counts=True)
-    point_of_corner = torch.empty_like(order).scatter_(0, order, point_of_sorted).view(dims + 1, pixels)
+    is_first = torch.ones_like(sorted_codes, dtype=torch.bool)
+    is_first[1:] = sorted_codes[1:] != sorted_codes[:-1]
+    starts = is_first.nonzero().squeeze(1)
+    point_of_corner = torch.empty_like(order).scatter_(0, order, is_first.cumsum(0) - 1).view(dims + 1, pixels)
 
-    splat = SparseRows(
-        columns=order.int() % pixels,
-        starts=(members.cumsum(0) - members).int(),
-        weights=weights.flatten().gather(0, order),
-    )
-    blurs = tuple(_blur(points, shift) for shift in _axis_shifts(strides))
+    splat = SparseRows(columns=order.int() % pixels, starts=starts.int(), weights=weights.flatten().gather(0, order))
+    blurs = _blurs(sorted_codes[starts], _axis_shifts(strides))
     # The blurs add up to more than 1; this factor of the reference implementation brings the sum back near 1.
-    return Lattice(splat, blurs, equal_rows(point_of_corner.T, weights.T / (1 + 2.0**-dims)))
+    weights = weights.T.div(1 + 2.0**-dims).contiguous()
+    return Lattice(splat, blurs, EqualRows(point_of_corner.T.int().contiguous(), weights))
 
 
-def equal_rows(columns: Tensor, weights: Tensor) -> SparseRows:
-    """A sparse matrix whose rows all have the same number of entries, from columns and weights [rows, entries]."""
-    rows, entries = columns.shape
-    starts = torch.arange(0, rows * entries, entries, device=columns.device, dtype=torch.int32)
-    return SparseRows(columns.int().flatten(), starts, weights.flatten())
+def repeat(lattice: Lattice, pictures: int) -> Lattice:
+    """The lattice that filters each of several pictures as this one filters a single picture."""
+    if pictures == 1:
+        return lattice
+    splat, read = lattice.splat, lattice.slice
+    points, pixels, entries = len(splat.starts), len(read.columns), len(splat.columns)
+
+    def shifted(indices: Tensor, step: int) -> Tensor:
+        return torch.cat([indices + picture * step for picture in range(pictures)])
+
+    return Lattice(
+        SparseRows(shifted(splat.columns, pixels), shifted(splat.starts, entries), splat.weights.repeat(pictures)),
+        tuple(EqualRows(shifted(blur.columns, points), blur.weights.repeat(pictures, 1)) for blur in lattice.blurs),
+        EqualRows(shifted(read.columns, points), read.weights.repeat(pictures, 1)),
+    )
 
 
-def _elevate(features: Tensor) -> Tensor:
-    """Map features [d, pixels] onto the plane of R^(d+1) whose coordinates sum to 0, [d + 1, pixels].
+def add(left: Lattice, right: Lattice) -> Lattice:
+    """The lattice that gives the sum of what two filters give, in as many steps as the longer of them."""
+    points, entries = len(left.splat.starts), len(left.splat.columns)
 
-    The scale makes splat, blur and slice together a Gaussian of standard deviation 1. Everything is rounded to float32
-    where the reference implementation rounds, because features often fall exactly between two simplices.
-    """
-    dims = len(features)
-    deviation = torch.tensor(sqrt(2 / 3) * (dims + 1), dtype=torch.float32).item()
-    elevated = features.new_empty(dims + 1, features.shape[1])
-    above = torch.zeros_like(features[0])
-    for axis in range(dims, 0, -1):
-        scaled = features[axis - 1] * (deviation / sqrt(axis * (axis + 1)))
-        elevated[axis] = above - axis * scaled
-        above = above + scaled
-    elevated[0] = above
-    return elevated
+    def stacked(above: EqualRows, below: EqualRows) -> EqualRows:
+        return EqualRows(torch.cat([above.columns, below.columns + points]), torch.cat([above.weights, below.weights]))
 
-
-def _enclosing_simplex(elevated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the simplex around each elevated feature [d + 1, pixels].
-
-    Returns:
-        The corner of the simplex whose coordinates are all multiples of d + 1, int64; the place of each coordinate when
-        the offsets from that corner are sorted from large to small, int64; these offsets. The first and the last are in
-        units of d + 1; all are [d + 1, pixels].
-    """
-    size = len(elevated)
-    origin = (elevated * (1 / size)).round()
-    offset = elevated - origin * size
-    rank = torch.zeros_like(origin, dtype=torch.int8)
-    for first in range(size):
-        for second in range(first + 1, size):
-            behind = offset[first] < offset[second]
-            rank[first] += behind
-            rank[second] += ~behind
-    # Rounding can leave the plane; the coordinates that moved most go back by one step, and the order turns with them.
-    rank += origin.sum(0).to(torch.int8)
-    step = (rank < 0).to(torch.int8) - (rank >= size).to(torch.int8)
-    rank += step * size
-    origin += step
-    offset = (elevated - origin * size) * (1 / size)
-    return origin.long(), rank.long(), offset
+    return Lattice(
+        SparseRows(
+            torch.cat([left.splat.columns, right.splat.columns]),
+            torch.cat([left.splat.starts, right.splat.starts + entries]),
+            torch.cat([left.splat.weights, right.splat.weights]),
+        ),
+        tuple(
+            stacked(above or _rest(left.blurs[0]), below or _rest(right.blurs[0]))
+            for above, below in zip_longest(left.blurs, right.blurs)
+        ),
+        EqualRows(
+            torch.cat([left.slice.columns, right.slice.columns + points], 1),
+            torch.cat([left.slice.weights, right.slice.weights], 1),
+        ),
+    )
 
 
-def _barycentric(rank: Tensor, offset: Tensor) -> Tensor:
-    """The weight of each of the d + 1 corners of a pixel's simplex, from offsets [d + 1, pixels]; they sum to 1."""
-    ascending = torch.empty_like(offset).scatter_(0, len(rank) - 1 - rank, offset)
-    weights = torch.empty_like(offset)
-    weights[1:] = ascending[1:] - ascending[:-1]
-    weights[0] = ascending[0] + (1 - ascending[-1])
-    return weights
-
-
-def _corner_codes(origin: Tensor, rank: Tensor) -> tuple[list[int], Tensor]:
+def _corner_codes(origin: Tensor, rank: Tensor, pictures: int) -> tuple[list[int], Tensor]:
     """Give every lattice point one number, so that points compare and sort as integers.
 
     A point's number is the sum of coordinate * stride. It is linear, so that a step along an axis of the lattice adds
     the same amount everywhere. The coordinates of a point all leave the same remainder modulo d + 1. The strides leave
-    room for the quotients only; their own sum is 1 modulo d + 1, so the number tells the remainder as well.
+    room for the quotients only; their own sum is 1 modulo d + 1, so the number tells the remainder as well. Each
+    picture has a range of numbers to itself.
 
     Args:
         origin: the corner of each pixel's simplex whose remainder is 0, in units of d + 1, [d + 1, pixels].
         rank: the order of the coordinates in the simplex, [d + 1, pixels].
+        pictures: how many pictures the pixels belong to.
 
     Returns:
         The stride of each of the d + 1 coordinates, and the numbers of the corners, integers [d + 1, pixels].
@@ -170,15 +133,17 @@ def _corner_codes(origin: Tensor, rank: Tensor) -> tuple[list[int], Tensor]:
     # Corners, and the neighbours that are looked up, reach two steps below and one above the origins.
     widths = [extent + 4 for extent in (free.amax(1) - low).tolist()]
     widths[-1] += -widths[-1] % size
-    if prod(widths) * size >= 2**62:
+    span = prod(widths) * size  # of the numbers of one picture
+    if span * pictures >= 2**62:
         raise ValueError(f"the features span {prod(widths):.0e} lattice cells, allowed are 1e17; widen the filter")
     strides = [prod(widths[axis + 1 :]) for axis in range(size - 1)] + [0]
 
     # Sorting 32-bit numbers takes half the time, and they nearly always suffice.
-    integer = torch.int32 if prod(widths) * size < 2**30 else torch.int64
+    integer = torch.int32 if span * pictures < 2**30 else torch.int64
     stride = torch.tensor(strides, device=origin.device)
     codes = torch.empty_like(origin, dtype=integer)
     codes[0] = size * ((free - (low - 2)[:, None]) * stride[:-1, None]).sum(0)
+    codes[0].view(pictures, -1).add_(span * torch.arange(pictures, device=codes.device)[:, None])
     # From one corner to the next every coordinate gains 1, except that one, the last in rank first, loses d instead.
     losing = torch.empty_like(codes).scatter_(0, size - 1 - rank, stride.to(integer)[:, None].expand_as(rank))
     for corner in range(1, size):
@@ -191,20 +156,32 @@ def _axis_shifts(strides: list[int]) -> list[int]:
     return [len(strides) * stride - sum(strides) for stride in strides]
 
 
-def _blur(points: Tensor, shift: int) -> SparseRows:
-    """Each point plus half of its two neighbours along one axis, as far as they exist.
+def _blurs(points: Tensor, shifts: list[int]) -> tuple[EqualRows, ...]:
+    """For each axis the matrix that adds to a point half of its two neighbours there, as far as they exist.
 
     Args:
         points: the numbers of the lattice points, ascending.
-        shift: what a step along the axis adds to a point's number.
+        shifts: what a step along each axis adds to a point's number.
     """
-    here = torch.arange(len(points), device=points.device)
-    ahead = torch.searchsorted(points, points + shift).clamp_(max=len(points) - 1)
-    exists = points[ahead] == points + shift
+    axes, count = len(shifts), len(points)
+    sought = points + points.new_tensor(shifts)[:, None]
+    ahead = torch.searchsorted(points, sought).clamp_(max=count - 1)
+    exists = points[ahead] == sought
     # A missing neighbour has no weight; that it points to the row itself costs no memory traffic.
+    here = torch.arange(count, device=points.device).expand(axes, count)
     forward = torch.where(exists, ahead, here)
-    backward = here.scatter(0, ahead[exists], here[exists])
-    neighbours = torch.stack([here, forward, backward], 1)
-    weights = (neighbours != here[:, None]).float() * 0.5
+    # What has no point ahead is noted in a place beyond the last, which is then cut off.
+    backward = torch.arange(count + 1, device=points.device).repeat(axes, 1)
+    backward.scatter_(1, torch.where(exists, ahead, count), here)
+    columns = torch.stack([here, forward, backward[:, :-1]], 2).int()
+    weights = (columns != columns[..., :1]).float() * 0.5
+    weights[..., 0] = 1
+    return tuple(EqualRows(*matrix) for matrix in zip(columns, weights, strict=True))
+
+
+def _rest(blur: EqualRows) -> EqualRows:
+    """A step of the same shape that changes nothing."""
+    columns, weights = torch.empty_like(blur.columns), torch.zeros_like(blur.weights)
+    columns.copy_(blur.columns[:, :1])
     weights[:, 0] = 1
-    return equal_rows(neighbours, weights)
+    return EqualRows(columns, weights)

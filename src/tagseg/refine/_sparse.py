@@ -1,0 +1,77 @@
+"""Sparse matrices that multiply many channels at once: the steps of a filter on a lattice."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_HAS_TRITON = find_spec("triton") is not None  # it comes with torch for CUDA, except on Windows
+
+# The longest row decides when a GPU has ended a product, and thousands of pixels of a flat sky share a lattice point.
+# There a row is summed in pieces of at most so many entries.
+_PIECE = 64
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether products on this device have kernels of their own."""
+    return device.type == "cuda" and _HAS_TRITON
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """A sparse matrix whose rows all have the same number of entries.
+
+    Attributes:
+        columns: the column of every entry, int32 [rows, entries].
+        weights: the value of every entry, [rows, entries].
+    """
+
+    columns: Tensor
+    weights: Tensor
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
+        if has_kernels(dense.device):
+            from tagseg.refine._sparse_triton import equal_rows_product
+
+            return equal_rows_product(self.columns, self.weights, dense)
+        # Summing weighted rows of a table is what an embedding bag does, and torch has it on every device.
+        return F.embedding_bag(self.columns, dense, mode="sum", per_sample_weights=self.weights)
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """A sparse matrix, stored row by row.
+
+    Attributes:
+        columns: the column of every entry, row after row, int32 [entries].
+        starts: the position of every row's first entry, int32 [rows].
+        weights: the value of every entry, [entries].
+    """
+
+    columns: Tensor
+    starts: Tensor
+    weights: Tensor
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
+        if has_kernels(dense.device):
+            from tagseg.refine._sparse_triton import sums_of_rows, weighted_sums
+
+            pieces, first_pieces = self.pieces
+            return sums_of_rows(first_pieces, weighted_sums(self.columns, pieces, self.weights, dense))
+        return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.weights)
+
+    @cached_property
+    def pieces(self) -> tuple[Tensor, Tensor]:
+        """The position of every piece's first entry, and every row's first piece, both int32.
+
+        The entries are cut before every row and after every 64. Where both fall together one piece is empty, so that
+        the number of pieces is known without waiting for the device.
+        """
+        cuts = torch.arange(0, len(self.columns), _PIECE, device=self.starts.device, dtype=torch.int32)
+        rows = torch.arange(len(self.starts), device=self.starts.device, dtype=torch.int32)
+        return torch.cat([self.starts, cuts]).sort().values, rows + (self.starts + (_PIECE - 1)) // _PIECE

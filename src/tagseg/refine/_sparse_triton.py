@@ -1,0 +1,118 @@
+"""Products with sparse matrices on a GPU, as Triton kernels.
+
+`torch.nn.functional.embedding_bag` gives the same, but leaves most of a GPU idle where channels are few. Every sum is
+taken in a fixed order, so the same input gives the same bits.
+"""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# Numbers that a program holds at once: enough to fill its four warps.
+_TILE = 1024
+
+
+def equal_rows_product(columns: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
+    """The sums of weight * dense[column] over columns and weights [rows, entries]; `dense` is [n, channels]."""
+    return _equal_rows_product(columns, weights, dense, None, None)
+
+
+def softmax_of_product(columns: Tensor, weights: Tensor, dense: Tensor, scores: Tensor, copies: Tensor) -> Tensor:
+    """The softmax over the channels of `scores` + the product, where channel k counts `copies[picture, k]` times.
+
+    Args:
+        columns: [rows, entries].
+        weights: [rows, entries].
+        dense: [n, channels].
+        scores: [rows, channels].
+        copies: [pictures, channels]; the pictures have equally many rows, one picture's after the other's.
+    """
+    return _equal_rows_product(columns, weights, dense, scores, copies)
+
+
+def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
+    """The sums of weight * dense[column] over columns and weights [entries], cut at `starts` [rows]."""
+    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=32)
+
+
+def sums_of_rows(starts: Tensor, dense: Tensor) -> Tensor:
+    """The sums of consecutive rows of `dense` [n, channels], cut at `starts` [rows]."""
+    return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=4)
+
+
+def _equal_rows_product(
+    columns: Tensor, weights: Tensor, dense: Tensor, scores: Tensor | None, copies: Tensor | None
+) -> Tensor:
+    rows, entries = columns.shape
+    channels = dense.shape[1]
+    out = dense.new_empty(rows, channels)
+    width = triton.next_power_of_2(channels)
+    block = max(_TILE // width, 1)
+    rows_of_picture = rows if copies is None else rows // len(copies)
+    _equal_rows[(triton.cdiv(rows, block),)](
+        columns, weights, dense, scores, copies, out, rows, rows_of_picture, channels, entries, width, block
+    )
+    return out
+
+
+def _ragged_rows_product(
+    columns: Tensor | None, starts: Tensor, weights: Tensor | None, dense: Tensor, entries: int, *, at_once: int
+) -> Tensor:
+    rows, channels = len(starts), dense.shape[1]
+    out = dense.new_empty(rows, channels)
+    width = triton.next_power_of_2(channels)
+    block = max(_TILE // (width * at_once), 1)
+    _ragged_rows[(triton.cdiv(rows, block),)](
+        columns, starts, weights, dense, out, rows, entries, channels, at_once, width, block
+    )
+    return out
+
+
+@triton.jit
+def _equal_rows(  # type: ignore[no-untyped-def]
+    columns, weights, dense, scores, copies, out, rows, rows_of_picture, channels,
+    entries: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * block + tl.arange(0, block)
+    channel = tl.arange(0, width)[None, :]
+    exists = row < rows
+    inside = exists[:, None] & (channel < channels)
+    here = row.to(tl.int64)[:, None] * channels + channel
+    result = tl.zeros([block, width], tl.float32)
+    for entry in tl.static_range(entries):
+        column = tl.load(columns + row * entries + entry, mask=exists, other=0).to(tl.int64)
+        weight = tl.load(weights + row * entries + entry, mask=exists, other=0.0)
+        result += weight[:, None] * tl.load(dense + column[:, None] * channels + channel, mask=inside, other=0.0)
+    if scores is not None:
+        result += tl.load(scores + here, mask=inside, other=float("-inf"))
+        # A row beyond the last has no finite score: 0 instead of -inf keeps it from becoming NaN.
+        powers = tl.exp(result - tl.where(exists, tl.max(result, 1), 0.0)[:, None])
+        picture = (row // rows_of_picture)[:, None]
+        number = tl.load(copies + picture * channels + channel, mask=inside, other=0.0)
+        result = powers / tl.where(exists, tl.sum(powers * number, 1), 1.0)[:, None]
+    tl.store(out + here, result, mask=inside)
+
+
+@triton.jit
+def _ragged_rows(  # type: ignore[no-untyped-def]
+    columns, starts, weights, dense, out, rows, entries, channels,
+    at_once: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * block + tl.arange(0, block)
+    channel = tl.arange(0, width)
+    start = tl.load(starts + row, mask=row < rows, other=0)
+    end = tl.load(starts + row + 1, mask=row + 1 < rows, other=entries)
+    end = tl.where(row < rows, end, start)
+    result = tl.zeros([block, width], tl.float32)
+    for first in range(0, tl.max(end - start, 0), at_once):
+        entry = start[:, None] + first + tl.arange(0, at_once)[None, :]
+        belongs = entry < end[:, None]
+        column = entry if columns is None else tl.load(columns + entry, mask=belongs, other=0)
+        address = column.to(tl.int64)[:, :, None] * channels + channel[None, None, :]
+        inside = belongs[:, :, None] & (channel < channels)[None, None, :]
+        value = tl.load(dense + address, mask=inside, other=0.0)
+        if weights is not None:
+            value *= tl.load(weights + entry, mask=belongs, other=0.0)[:, :, None]
+        result += tl.sum(value, 1)
+    here = row.to(tl.int64)[:, None] * channels + channel[None, :]
+    tl.store(out + here, result, mask=(row < rows)[:, None] & (channel < channels)[None, :])
