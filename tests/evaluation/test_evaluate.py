@@ -57,7 +57,7 @@ def test_both_protocols_are_those_of_predict(predictor: Predictor, quality: bool
 
 def test_the_network_sees_each_picture_once(predictor: Predictor) -> None:
     seen = []
-    hook = predictor.engine.network.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
+    hook = predictor.engine.prepared.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
     evaluate(predictor, DATA, TRUTH, progress=False)
     hook.remove()
     assert sum(seen) == COUNT

@@ -1,7 +1,6 @@
 """The part of a predictor that computes: pictures of one shape in, scores and masks out, within bounded memory."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from tagseg._checks import unknown_name
 from tagseg.data.dataset import Pixels
+from tagseg.inference.prepared import prepare
 from tagseg.inference.segment import Choose, Segmented, segment
 from tagseg.inference.settings import InferenceSettings
 from tagseg.inference.tiles import SMALLEST_TILE, plan_tiles
@@ -22,8 +22,13 @@ _PRECISIONS = ("auto", "float32", "bfloat16")
 class Engine:
     """A network on a device.
 
+    Attributes:
+        network: the network that was given.
+        prepared: the copy of it, made now, that predicts.
+
     Args:
-        network: it is moved to the device; its mode stays, so that one in training can be measured between two epochs.
+        network: it is moved to the device; nothing else of it changes, so that one in training can be measured between
+            two epochs.
         device: a torch device by name; `auto` stays on the GPU where the network is, or takes the first one if any.
         precision: what the network computes in; `auto` is bfloat16 where that is safe on a GPU, float32 elsewhere.
         max_pixels: the most pixels that the network sees at once.
@@ -48,6 +53,7 @@ class Engine:
         self.network = network.to(self.device)
         self.max_pixels = max_pixels
         self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        self.prepared = prepare(self.network, half=self._half)
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -85,28 +91,16 @@ class Engine:
         together = max(1, self.max_pixels // (height * width))
 
         def look_at(tiles: Tensor) -> Look:
-            return look(self.network, tiles, settings, max_pixels=self.max_pixels, half=self._half)
+            return look(self.prepared, tiles, settings, max_pixels=self.max_pixels, half=self._half)
 
         keep = len(grid) == 1 if keep_planes is None else keep_planes
         results = []
-        with _evaluating(self.network):
-            for start in range(0, len(pictures), together):
-                some = slice(start, start + together)
-                batch = torch.stack([torch.from_numpy(array) for array in pictures[some]])
-                batch = batch.to(self.device).permute(0, 3, 1, 2)
-                results += segment(batch, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
+        for start in range(0, len(pictures), together):
+            some = slice(start, start + together)
+            batch = torch.stack([torch.from_numpy(array) for array in pictures[some]])
+            batch = batch.to(self.device).permute(0, 3, 1, 2)
+            results += segment(batch, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
         return results
-
-
-@contextmanager
-def _evaluating(network: Network) -> Iterator[None]:
-    """Evaluation mode for a while."""
-    was_training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(was_training)
 
 
 def _pick_device(name: str, network: Network) -> torch.device:

@@ -79,7 +79,7 @@ def look(
     """Show pictures of one size to the network; it sees those of one scale, plain and mirrored, together.
 
     Args:
-        network: in evaluation mode.
+        network: in evaluation mode, in the channels-last layout.
         pictures: RGB, uint8 [B, 3, H, W], on the network's device.
         settings: which scales and flips.
         max_pixels: the most pixels that the network sees at once.
@@ -95,7 +95,7 @@ def look(
         size = (x.shape[-2], x.shape[-1])
         missing = [max(0, SMALLEST_SIDE - side) for side in size]
         shown = torch.cat([x.flip(-1) if mirrored else x for mirrored in flips])
-        shown = F.pad(shown, (0, missing[1], 0, missing[0]), mode="replicate")
+        shown = F.pad(shown, (0, missing[1], 0, missing[0]), mode="replicate").to(memory_format=torch.channels_last)
         padded = (shown.shape[-2], shown.shape[-1])
         masks: list[Tensor] = []
         for part in shown.split(max(1, max_pixels // (padded[0] * padded[1]))):
