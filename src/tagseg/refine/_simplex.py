@@ -39,11 +39,10 @@ def enclosing_simplex(elevated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     origin = (elevated * (1 / size)).round()
     offset = elevated - origin * size
     rank = torch.zeros_like(origin, dtype=torch.int8)
-    for first in range(size):
-        for second in range(first + 1, size):
-            behind = offset[first] < offset[second]
-            rank[first] += behind
-            rank[second] += ~behind
+    for first in range(size - 1):
+        behind = offset[first] < offset[first + 1 :]
+        rank[first] += behind.sum(0, dtype=torch.int8)
+        rank[first + 1 :] += ~behind
     # Rounding can leave the plane; the coordinates that moved most go back by one step, and the order turns with them.
     rank += origin.sum(0).to(torch.int8)
     step = (rank < 0).to(torch.int8) - (rank >= size).to(torch.int8)

@@ -1,15 +1,17 @@
 """Products with sparse matrices on a GPU, as Triton kernels.
 
 `torch.nn.functional.embedding_bag` gives the same, but leaves most of a GPU idle where channels are few. Every sum is
-taken in a fixed order, so the same input gives the same bits.
+taken in a fixed order, so the same input gives the same bits. The number of channels has to be a power of two.
 """
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
-# Numbers that a program holds at once: enough to fill its four warps.
+# Numbers that a program holds at once.
 _TILE = 1024
+# Entries of a row that a program reads at once: of many entries, and of few.
+_MANY, _FEW = 32, 4
 
 
 def equal_rows_product(columns: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
@@ -25,19 +27,19 @@ def softmax_of_product(columns: Tensor, weights: Tensor, dense: Tensor, scores: 
         weights: [rows, entries].
         dense: [n, channels].
         scores: [rows, channels].
-        copies: [pictures, channels]; the pictures have equally many rows, one picture's after the other's.
+        copies: [pictures, channels]; the pictures have equally many rows, one picture's after another's.
     """
     return _equal_rows_product(columns, weights, dense, scores, copies)
 
 
 def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
     """The sums of weight * dense[column] over columns and weights [entries], cut at `starts` [rows]."""
-    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=32)
+    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=_MANY)
 
 
 def sums_of_rows(starts: Tensor, dense: Tensor) -> Tensor:
     """The sums of consecutive rows of `dense` [n, channels], cut at `starts` [rows]."""
-    return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=4)
+    return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=_FEW)
 
 
 def _equal_rows_product(
@@ -46,11 +48,10 @@ def _equal_rows_product(
     rows, entries = columns.shape
     channels = dense.shape[1]
     out = dense.new_empty(rows, channels)
-    width = triton.next_power_of_2(channels)
-    block = max(_TILE // width, 1)
+    block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
     _equal_rows[(triton.cdiv(rows, block),)](
-        columns, weights, dense, scores, copies, out, rows, rows_of_picture, channels, entries, width, block
+        columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
     )
     return out
 
@@ -60,59 +61,55 @@ def _ragged_rows_product(
 ) -> Tensor:
     rows, channels = len(starts), dense.shape[1]
     out = dense.new_empty(rows, channels)
-    width = triton.next_power_of_2(channels)
-    block = max(_TILE // (width * at_once), 1)
+    block = max(_TILE // (channels * at_once), 1)
     _ragged_rows[(triton.cdiv(rows, block),)](
-        columns, starts, weights, dense, out, rows, entries, channels, at_once, width, block
+        columns, starts, weights, dense, out, rows, entries, channels, at_once, block
     )
     return out
 
 
-@triton.jit
+# Sizes differ from picture to picture: compiled code must not depend on what divides them.
+@triton.jit(do_not_specialize=["rows", "rows_of_picture"])  # type: ignore[untyped-decorator]
 def _equal_rows(  # type: ignore[no-untyped-def]
-    columns, weights, dense, scores, copies, out, rows, rows_of_picture, channels,
-    entries: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+    columns, weights, dense, scores, copies, out, rows, rows_of_picture,
+    entries: tl.constexpr, channels: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * block + tl.arange(0, block)
-    channel = tl.arange(0, width)[None, :]
     exists = row < rows
-    inside = exists[:, None] & (channel < channels)
+    channel = tl.arange(0, channels)[None, :]
     here = row.to(tl.int64)[:, None] * channels + channel
-    result = tl.zeros([block, width], tl.float32)
+    result = tl.zeros([block, channels], tl.float32)
     for entry in tl.static_range(entries):
         column = tl.load(columns + row * entries + entry, mask=exists, other=0).to(tl.int64)
         weight = tl.load(weights + row * entries + entry, mask=exists, other=0.0)
-        result += weight[:, None] * tl.load(dense + column[:, None] * channels + channel, mask=inside, other=0.0)
+        result += weight[:, None] * tl.load(dense + column[:, None] * channels + channel)
     if scores is not None:
-        result += tl.load(scores + here, mask=inside, other=float("-inf"))
-        # A row beyond the last has no finite score: 0 instead of -inf keeps it from becoming NaN.
-        powers = tl.exp(result - tl.where(exists, tl.max(result, 1), 0.0)[:, None])
+        result += tl.load(scores + here, mask=exists[:, None], other=0.0)
+        powers = tl.exp(result - tl.max(result, 1)[:, None])
         picture = (row // rows_of_picture)[:, None]
-        number = tl.load(copies + picture * channels + channel, mask=inside, other=0.0)
-        result = powers / tl.where(exists, tl.sum(powers * number, 1), 1.0)[:, None]
-    tl.store(out + here, result, mask=inside)
+        number = tl.load(copies + picture * channels + channel, mask=exists[:, None], other=1.0)
+        result = powers / tl.sum(powers * number, 1)[:, None]
+    tl.store(out + here, result, mask=exists[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "entries"])  # type: ignore[untyped-decorator]
 def _ragged_rows(  # type: ignore[no-untyped-def]
-    columns, starts, weights, dense, out, rows, entries, channels,
-    at_once: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+    columns, starts, weights, dense, out, rows, entries,
+    channels: tl.constexpr, at_once: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * block + tl.arange(0, block)
-    channel = tl.arange(0, width)
-    start = tl.load(starts + row, mask=row < rows, other=0)
+    channel = tl.arange(0, channels)
+    start = tl.load(starts + row, mask=row < rows, other=entries)
     end = tl.load(starts + row + 1, mask=row + 1 < rows, other=entries)
-    end = tl.where(row < rows, end, start)
-    result = tl.zeros([block, width], tl.float32)
+    result = tl.zeros([block, channels], tl.float32)
     for first in range(0, tl.max(end - start, 0), at_once):
         entry = start[:, None] + first + tl.arange(0, at_once)[None, :]
         belongs = entry < end[:, None]
         column = entry if columns is None else tl.load(columns + entry, mask=belongs, other=0)
-        address = column.to(tl.int64)[:, :, None] * channels + channel[None, None, :]
-        inside = belongs[:, :, None] & (channel < channels)[None, None, :]
-        value = tl.load(dense + address, mask=inside, other=0.0)
+        place = column.to(tl.int64)[:, :, None] * channels + channel[None, None, :]
+        value = tl.load(dense + place, mask=belongs[:, :, None], other=0.0)
         if weights is not None:
             value *= tl.load(weights + entry, mask=belongs, other=0.0)[:, :, None]
         result += tl.sum(value, 1)
     here = row.to(tl.int64)[:, None] * channels + channel[None, :]
-    tl.store(out + here, result, mask=(row < rows)[:, None] & (channel < channels)[None, :])
+    tl.store(out + here, result, mask=(row < rows)[:, None])

@@ -17,8 +17,8 @@ from tagseg.refine._slots import assign_slots
 from tagseg.refine._sparse import EqualRows, SparseRows, has_kernels
 from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
 
-# Pixels that a GPU computes together: enough to keep it busy, at about 400 bytes each.
-_MOST_PIXELS = 2**21
+# Pixels that are computed together: what keeps a GPU busy, at about 400 bytes each, and what stays near a CPU's caches.
+_MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**21, 2**16
 # Pixels of the largest picture whose Gaussian lattice is kept, at about 60 bytes each.
 _MOST_PIXELS_KEPT = 2**20
 
@@ -76,8 +76,7 @@ def dense_crf(
     height, width = image.shape[-2:]
     kept = height * width <= _MOST_PIXELS_KEPT
     smooth = (_gaussian if kept else _gaussian.__wrapped__)(height, width, gaussian_sxy, gaussian_compat, image.device)
-    # A CPU's caches hold the numbers of one picture at best.
-    together = max(_MOST_PIXELS // (height * width), 1) if image.is_cuda else 1
+    together = max((_MOST_PIXELS_OF_GPU if image.is_cuda else _MOST_PIXELS_OF_CPU) // (height * width), 1)
     refined = []
     for pictures, planes, taking_part in zip(
         _batch(image, 3).split(together),
@@ -101,13 +100,13 @@ def _mean_field(lattice: Lattice, probs: Tensor, present: Tensor, clip: float, i
         clip: the least probability.
         iterations: how often.
     """
-    slots = assign_slots(probs.amax(2) > clip, present)
+    slots = assign_slots(probs.amax(2) > clip, present, power_of_two=has_kernels(probs.device))
     log_probs = slots.log_probs(probs, clip)
     shares = _shares(log_probs, slots.copies)
     for _ in range(iterations):
         points = lattice.spread(shares.flatten(0, 1))
         shares = _answer(lattice.slice, points, log_probs, slots.copies)
-    return slots.spread(shares).mul_(present[:, :, None])
+    return slots.spread(shares)
 
 
 def _answer(read: EqualRows, points: Tensor, log_probs: Tensor, copies: Tensor) -> Tensor:
