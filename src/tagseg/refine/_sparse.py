@@ -2,22 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_HAS_TRITON = find_spec("triton") is not None  # it comes with torch for CUDA, except on Windows
+from tagseg._kernels import triton_runs
 
 # The longest row decides when a GPU has ended a product, and thousands of pixels of a flat sky share a lattice point.
 # There a row is summed in pieces of at most so many entries.
 _PIECE = 64
-
-
-def has_kernels(device: torch.device) -> bool:
-    """Whether products on this device have kernels of their own."""
-    return device.type == "cuda" and _HAS_TRITON
 
 
 @dataclass(frozen=True)
@@ -34,7 +28,7 @@ class EqualRows:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
-        if has_kernels(dense.device):
+        if triton_runs(dense):
             from tagseg.refine._sparse_triton import equal_rows_product
 
             return equal_rows_product(self.columns, self.weights, dense)
@@ -58,7 +52,7 @@ class SparseRows:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
-        if has_kernels(dense.device):
+        if triton_runs(dense):
             from tagseg.refine._sparse_triton import sums_of_rows, weighted_sums
 
             pieces, first_pieces = self.pieces

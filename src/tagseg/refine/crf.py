@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from tagseg._checks import require_finite, require_shape
+from tagseg._kernels import triton_runs
 from tagseg.refine._slots import assign_slots
-from tagseg.refine._sparse import EqualRows, SparseRows, has_kernels
+from tagseg.refine._sparse import EqualRows, SparseRows
 from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
 
 # Pixels that are computed together: what keeps a GPU busy, at about 400 bytes each, and what stays near a CPU's caches.
@@ -100,7 +101,7 @@ def _mean_field(lattice: Lattice, probs: Tensor, present: Tensor, clip: float, i
         clip: the least probability.
         iterations: how often.
     """
-    slots = assign_slots(probs.amax(2) > clip, present, power_of_two=has_kernels(probs.device))
+    slots = assign_slots(probs.amax(2) > clip, present, power_of_two=triton_runs(probs))
     log_probs = slots.log_probs(probs, clip)
     shares = _shares(log_probs, slots.copies)
     for _ in range(iterations):
@@ -111,7 +112,7 @@ def _mean_field(lattice: Lattice, probs: Tensor, present: Tensor, clip: float, i
 
 def _answer(read: EqualRows, points: Tensor, log_probs: Tensor, copies: Tensor) -> Tensor:
     """The shares after reading from the points what all other pixels say."""
-    if has_kernels(points.device):
+    if triton_runs(points):
         from tagseg.refine._sparse_triton import softmax_of_product
 
         scores = log_probs.flatten(0, 1)
