@@ -97,6 +97,20 @@ def test_crf_refines_what_pruning_left(predictor: Predictor, picture: Picture) -
     assert not plain.crf
 
 
+def test_a_batch_with_crf_is_what_each_picture_gets_alone(network: Network) -> None:
+    settings = InferenceSettings(cutoffs=0.0)
+    predictor = Predictor(network, settings, device="cpu")
+    pictures = [wavy(64, 80, seed) for seed in range(3)]
+    scores = sorted(score for picture in pictures for score in predictor.predict(picture).scores.values())
+    # So high that the pictures differ in how many classes they keep.
+    predictor.settings = replace(settings, cutoffs=(scores[2] + scores[3]) / 2)
+    for one, found in zip(pictures, predictor.predict_many(pictures, batch_size=3, crf=True), strict=True):
+        alone = predictor.predict(one, crf=True)
+        assert found.kept == alone.kept
+        assert_close(torch.from_numpy(found.probabilities), torch.from_numpy(alone.probabilities))
+        assert np.array_equal(found.mask, found.probabilities.argmax(0))
+
+
 def test_all_forms_of_a_picture_give_the_same(predictor: Predictor, picture: Picture, tmp_path: Path) -> None:
     file = tmp_path / "photo.png"
     Image.fromarray(picture).save(file)

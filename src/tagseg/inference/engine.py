@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,8 +98,7 @@ class Engine:
         results = []
         for start in range(0, len(pictures), together):
             some = slice(start, start + together)
-            batch = torch.stack([torch.from_numpy(array) for array in pictures[some]])
-            batch = batch.to(self.device).permute(0, 3, 1, 2)
+            batch = torch.from_numpy(np.stack(pictures[some])).to(self.device).permute(0, 3, 1, 2)
             results += segment(batch, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
         return results
 

@@ -1,8 +1,7 @@
 """Merge the masks of one picture at several scales, plain and flipped (Sec. 4.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -34,12 +33,35 @@ def merge_scales(
         raise ValueError("masks is empty; give the masks of at least one scale")
     if len(masks) != len(flipped):
         raise ValueError(f"masks and flipped must be of one length, got {len(masks)} and {len(flipped)}")
-    merged = torch.zeros(*masks[0].shape[:-2], *size, dtype=masks[0].dtype, device=masks[0].device)
-    for mask, mirrored in zip(masks, flipped, strict=True):
+    return merge_views(
+        zip(masks, flipped, strict=True), size, count=len(masks), labels=labels, background_power=background_power
+    )
+
+
+def merge_views(
+    views: Iterable[tuple[Tensor, bool]],
+    size: tuple[int, int],
+    *,
+    count: int,
+    labels: Tensor | None,
+    background_power: float,
+) -> Tensor:
+    """As `merge_scales`, for masks that come one after the other: at full size, all of them would fill a memory.
+
+    Args:
+        views: the masks of each scale and flip, and whether they are of the mirrored picture.
+        size: the picture's height and width.
+        count: how many views will come.
+        labels: the classes to keep.
+        background_power: the exponent that discounts the background.
+    """
+    merged = None
+    for mask, mirrored in views:
         batch = mask if mask.dim() == 4 else mask[None]
-        resized = F.interpolate(batch, size=size, mode="bilinear", align_corners=False).view_as(merged)
-        merged += resized.flip(-1) if mirrored else resized
-    merged /= len(masks)
+        resized = F.interpolate(batch, size=size, mode="bilinear", align_corners=False).view(*mask.shape[:-2], *size)
+        resized = resized.flip(-1) if mirrored else resized
+        merged = resized / count if merged is None else merged.add_(resized, alpha=1 / count)
+    assert merged is not None
     background, classes = merged.tensor_split([1], dim=-3)
     background.pow_(background_power)
     if labels is not None:

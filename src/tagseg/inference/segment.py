@@ -85,9 +85,13 @@ def segment(
     for tile in grid if parts else ():
         pixels = _crop(pictures, tile)
         found = remembered.pop(tile) if tile in remembered else look_at(pixels)
-        for (places, planes), canvas in zip(rows, canvases, strict=True):
+        for part, (places, planes), canvas in zip(parts, rows, canvases, strict=True):
             merged = found.merge(places, planes)
-            canvas.add(_refine(pixels[places], merged, planes) if crf else merged)
+            # The background alone has no border to refine.
+            some = [row for row, (_, kept) in enumerate(part) if kept and crf]
+            if some:
+                merged[some] = dense_crf(pixels[places[some]], merged[some], present=planes[some] >= 0)
+            canvas.add(merged)
 
     results = {
         (place, kept): Segmented(
@@ -118,14 +122,6 @@ def _rows(part: list[_Wanted], device: torch.device) -> tuple[Tensor, Tensor]:
     longest = max(len(kept) for _, kept in part)
     planes = [[0, *(k + 1 for k in kept), *[-1] * (longest - len(kept))] for _, kept in part]
     return torch.tensor([place for place, _ in part], device=device), torch.tensor(planes, device=device)
-
-
-def _refine(pixels: Tensor, merged: Tensor, planes: Tensor) -> Tensor:
-    """Refine merged masks by a dense CRF, except where no class is kept: the background alone has no border."""
-    for row, count in enumerate((planes >= 0).sum(1).tolist()):
-        if count > 1:
-            merged[row, :count] = dense_crf(pixels[row], merged[row, :count])
-    return merged
 
 
 def _crop(pictures: Tensor, tile: tuple[Span, Span]) -> Tensor:

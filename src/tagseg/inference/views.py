@@ -1,12 +1,13 @@
 """Pictures through the network at several scales, plain and mirrored, and the merge of what it said each time."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tagseg.inference.multiscale import merge_scales
+from tagseg.inference.multiscale import merge_views
 from tagseg.inference.settings import InferenceSettings
 from tagseg.models.cam import CAM
 from tagseg.models.network import SMALLEST_SIDE, Network, enlarge
@@ -20,6 +21,10 @@ class _View:
     padded: tuple[int, int]
     size: tuple[int, int]
     mirrored: bool
+
+    def enlarged(self, own: tuple[Tensor, Tensor]) -> Tensor:
+        """Some of the masks at the size at which the picture was seen, without padding."""
+        return enlarge(self.masks[own], self.padded)[..., : self.size[0], : self.size[1]]
 
 
 @dataclass(frozen=True)
@@ -55,16 +60,11 @@ class Look:
         Returns:
             Merged masks, [R, 1 + K, H, W].
         """
-        full = [
-            enlarge(view.masks[pictures[:, None], planes.clamp(min=0)], view.padded)[
-                ..., : view.size[0], : view.size[1]
-            ]
-            for view in self._views
-        ]
-        merged = merge_scales(
-            full,
+        own = (pictures[:, None], planes.clamp(min=0))
+        merged = merge_views(
+            ((view.enlarged(own), view.mirrored) for view in self._views),
             self.size,
-            flipped=[view.mirrored for view in self._views],
+            count=len(self._views),
             labels=planes[:, 1:] >= 0,
             background_power=self._settings.background_power,
         )
@@ -99,7 +99,7 @@ def look(
         padded = (shown.shape[-2], shown.shape[-1])
         masks: list[Tensor] = []
         for part in shown.split(max(1, max_pixels // (padded[0] * padded[1]))):
-            with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=half):
+            with torch.autocast(x.device.type, dtype=torch.bfloat16) if half else nullcontext():
                 said = network(part, full_size=full_size)
             scores.append(said.scores.sigmoid())
             masks.append(said.masks)
