@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tagseg import dense_crf
+from tagseg.bench.crf import authors_crf, scene
 from tests.conftest import Reference
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "crf.npz"
@@ -45,6 +46,15 @@ def test_reference(reference: Reference, iterations: int) -> None:
     golden = reference("crf.npz")
     q = dense_crf(golden["image"].permute(2, 0, 1), golden["probs"], iterations=iterations)
     assert largest_difference(q, golden[f"q_it{iterations}"]) < 1e-5
+
+
+@pytest.mark.parametrize(("active", "seed"), [(21, 0), (3, 1), (2, 2)])
+def test_same_labels_as_the_authors(active: int, seed: int) -> None:
+    pytest.importorskip("pydensecrf", reason="pydensecrf2 is an extra of its own")
+    image, probs = scene(120, 160, active, seed=seed)
+    q, expected = dense_crf(image, probs), authors_crf(image, probs)
+    assert (q.argmax(0) == expected.argmax(0)).float().mean() >= 0.999
+    assert largest_difference(q, expected) < 1e-3
 
 
 @pytest.mark.parametrize("iterations", [1, 10])
