@@ -66,7 +66,7 @@ def _planes_to_refine(masks: Tensor, present: Tensor | None) -> tuple[Tensor, Te
 
 
 # Sizes differ from picture to picture, and kernels take seconds to compile: one serves all.
-@triton.jit(do_not_specialize=["classes", "pixels"])
+@triton.jit(do_not_specialize=["classes", "pixels"])  # type: ignore[untyped-decorator]
 def _pack(  # type: ignore[no-untyped-def]
     masks, planes, counts, packed, classes, pixels, block: tl.constexpr, group: tl.constexpr
 ):
@@ -84,7 +84,7 @@ def _pack(  # type: ignore[no-untyped-def]
         packed += pixels * group
 
 
-@triton.jit(do_not_specialize=["classes", "height", "width"])
+@triton.jit(do_not_specialize=["classes", "height", "width"])  # type: ignore[untyped-decorator]
 def _mean_of_neighbours(  # type: ignore[no-untyped-def]
     packed, weights, planes, counts, target, classes, height, width,
     dilations: tl.constexpr, dilations_count: tl.constexpr, unpack: tl.constexpr,
@@ -125,7 +125,7 @@ def _mean_of_neighbours(  # type: ignore[no-untyped-def]
         packed += pixels * group
 
 
-@triton.jit(do_not_specialize=["channels", "height", "width"])
+@triton.jit(do_not_specialize=["channels", "height", "width"])  # type: ignore[untyped-decorator]
 def _affinities(  # type: ignore[no-untyped-def]
     image, weights, channels, height, width,
     dilations: tl.constexpr, dilations_count: tl.constexpr, neighbours: tl.constexpr,
@@ -160,7 +160,7 @@ def _affinities(  # type: ignore[no-untyped-def]
     tl.store(here, powers / tl.sum(powers, 0)[None, :], mask=counts & exists)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _choose(values: tl.constexpr, count: tl.constexpr, index):  # type: ignore[no-untyped-def]
     """The value at each index, 0 beyond the last."""
     chosen = index * 0
