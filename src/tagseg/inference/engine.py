@@ -26,6 +26,7 @@ class Engine:
     Attributes:
         network: the network that was given.
         prepared: the copy of it, made now, that predicts.
+        half: whether it computes in bfloat16 where that is safe.
 
     Args:
         network: it is moved to the device; nothing else of it changes, so that one in training can be measured between
@@ -53,8 +54,8 @@ class Engine:
         self.device = _pick_device(device, network)
         self.network = network.to(self.device)
         self.max_pixels = max_pixels
-        self._half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
-        self.prepared = prepare(self.network, half=self._half)
+        self.half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        self.prepared = prepare(self.network, half=self.half)
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -92,7 +93,7 @@ class Engine:
         together = max(1, self.max_pixels // (height * width))
 
         def look_at(tiles: Tensor) -> Look:
-            return look(self.prepared, tiles, settings, max_pixels=self.max_pixels, half=self._half)
+            return look(self.prepared, tiles, settings, max_pixels=self.max_pixels, half=self.half)
 
         keep = len(grid) == 1 if keep_planes is None else keep_planes
         results = []
