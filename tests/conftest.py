@@ -10,6 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+# Triton's kernels are tested where they run: on the GPU if there is one, otherwise in Triton's interpreter on the CPU,
+# which has to be asked for before Triton is first imported.
+KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if KERNEL_DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+
 # The golden values of the published implementation are not in the repository; a folder beside the checkout has them.
 REFERENCE = Path(os.environ.get("TAGSEG_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 

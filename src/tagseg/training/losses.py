@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg._checks import require_shape, unknown_name
+from tagseg.training.enlarged import enlarged_cross_entropy
 from tagseg.training.pseudo import IGNORE, check_labels
 
 # Eq. 6, which PyTorch has: the mean over classes and pictures of the binary cross-entropy of the scores.
@@ -34,27 +35,25 @@ def self_supervised_loss(
         The loss, a scalar or [B].
     """
     _check(logits, pseudo, labels, weighting, reduction)
-    batch, channels = logits.shape[:2]
-    pseudo = pseudo.long()
-    logits = F.interpolate(logits, size=pseudo.shape[-2:], mode="bilinear", align_corners=True)
+    losses = picture_losses(logits, pseudo.long(), labels, weighting=weighting)
+    if reduction == "none":
+        return losses
+    return losses.sum() if weighting == "paper" else losses.mean()
 
-    # One bin more than there are channels takes the ignored pixels.
-    bins = torch.where(pseudo == IGNORE, channels, pseudo).flatten(1)
-    counts = logits.new_zeros(batch, channels + 1).scatter_add_(1, bins, torch.ones_like(bins, dtype=logits.dtype))[
-        :, :-1
-    ]
+
+def picture_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str) -> Tensor:
+    """Each picture's `self_supervised_loss`, [B], of input that is sound: looking at it would make a GPU wait."""
+    channels = torch.arange(logits.shape[1], device=pseudo.device)[:, None]
+    counts = (pseudo.flatten(1)[:, None] == channels).sum(-1)
     supervised = counts.sum(1, keepdim=True)
     class_weights = (supervised - counts) / (1 + supervised)
     accepted = ((counts > 0) == F.pad(labels, (1, 0), value=1).bool()).all(1)
 
-    pixel_losses = F.cross_entropy(logits, pseudo, ignore_index=IGNORE, reduction="none").flatten(1)
-    pixel_weights = F.pad(class_weights, (0, 1)).gather(1, bins)
-    losses = torch.where(accepted, (pixel_losses * pixel_weights).mean(1), 0.0)
+    losses = torch.where(accepted, enlarged_cross_entropy(logits, pseudo, class_weights), 0.0)
     if weighting == "paper":
         share = torch.where(accepted, supervised[:, 0], 0.0)
         losses = losses * share / share.sum().clamp_min(1)
-        return losses if reduction == "none" else losses.sum()
-    return losses if reduction == "none" else losses.mean()
+    return losses
 
 
 def _check(logits: Tensor, pseudo: Tensor, labels: Tensor, weighting: str, reduction: str) -> None:
