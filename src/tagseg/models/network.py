@@ -116,6 +116,26 @@ def enlarge(maps: Tensor, size: Sequence[int]) -> Tensor:
     return F.interpolate(maps, size=tuple(size), mode="bilinear", align_corners=True)
 
 
+def enlarge_in_training(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """`enlarge` as two products with small matrices, whose gradient is two products too.
+
+    The gradient of `F.interpolate` is added up pixel by pixel in no fixed order on a GPU: it takes longer than a large
+    convolution when compiled, and differs from run to run.
+    """
+    precise = full_precision(maps)
+    rows, columns = (_between(small, big, precise) for small, big in zip(maps.shape[-2:], size, strict=True))
+    with torch.autocast(maps.device.type, enabled=False):
+        across = precise.permute(0, 2, 3, 1)  # as it lies in memory in the layout that convolutions prefer
+        tall = torch.matmul(rows, across.flatten(2)).unflatten(2, across.shape[2:])
+        return torch.matmul(columns, tall).permute(0, 3, 1, 2).to(maps.dtype)
+
+
+def _between(small: int, big: int, like: Tensor) -> Tensor:
+    """How much each of `small` points gives to each of `big` ones, evenly spaced over the same line, [big, small]."""
+    place = torch.linspace(0, small - 1, big, device=like.device, dtype=torch.float64)[:, None]
+    return (1 - (place - torch.arange(small, device=like.device)).abs()).clamp_min(0).to(like.dtype)
+
+
 def full_precision(maps: Tensor) -> Tensor:
     """Half precision to float32: sums over thousands of pixels need it."""
     return maps.float() if maps.dtype.itemsize < 4 else maps

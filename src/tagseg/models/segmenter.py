@@ -9,7 +9,7 @@ from torchvision.models.segmentation.deeplabv3 import ASPP
 from tagseg.models.backbones import Backbone
 from tagseg.models.config import ModelConfig
 from tagseg.models.gate import GlobalCueInjection, build_gate, conv_norm_relu
-from tagseg.models.network import Network, Segmentation, batch_norms, enlarge, full_precision
+from tagseg.models.network import Network, Segmentation, batch_norms, enlarge, enlarge_in_training, full_precision
 from tagseg.models.pooling import POOLINGS, build_penalty, with_background
 
 _ASPP_RATES = (12, 24, 36)
@@ -58,7 +58,7 @@ class Segmenter(Network):
         """
         self._check_input(x)
         skip, deep = self.backbone(x)
-        deep = enlarge(self.aspp(deep), skip.shape[-2:])
+        deep = (enlarge_in_training if self.training else enlarge)(self.aspp(deep), skip.shape[-2:])
         deep = self.fuse(torch.cat([deep, self.skip(skip)], dim=1))
         if self.gate is not None:
             shallow = self.shallow(skip, deep) if self.config.gci else self.shallow(skip)

@@ -1,4 +1,4 @@
-"""Training pictures (Sec. 4.1): a crop of nearly the whole picture, a flip, colour jitter.
+"""Training pictures (Sec. 4.1): a crop of nearly the whole picture, a flip, and what colour jitter is to be applied.
 
 What happens to a picture depends on the seed, the epoch and the picture alone, never on which worker or process reads
 it or on what was read before: that is what lets a run stop anywhere and go on to the same end.
@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 
 from tagseg.data.dataset import ImageTags
+from tagseg.training.jitter import draw_jitter, jitter
 from tagseg.training.recipe import PictureSettings
 
 
@@ -22,32 +23,43 @@ def seed_for(*numbers: int) -> int:
     return state % 2**63
 
 
-class TrainingPictures(Dataset[tuple[Tensor, Tensor]]):
-    """Augmented pictures, uint8 [3, crop, crop], and their tags; indexed by (epoch, position)."""
+class TrainingPictures(Dataset[tuple[Tensor, Tensor, Tensor]]):
+    """Crops, uint8 [3, crop, crop], what their colours are to go through, [2, 4], and their tags.
+
+    The index is (epoch, position).
+    """
 
     def __init__(self, data: ImageTags, settings: PictureSettings, seed: int) -> None:
         self.data = data
+        self.settings = settings
         self.seed = seed
-        steps: list[v2.Transform] = [
-            v2.RandomResizedCrop(
-                settings.crop, scale=settings.area, interpolation=InterpolationMode.BICUBIC, antialias=True
-            )
-        ]
-        if settings.flip:
-            steps.append(v2.RandomHorizontalFlip())
-        if settings.brightness or settings.contrast or settings.saturation or settings.hue:
-            steps.append(v2.ColorJitter(settings.brightness, settings.contrast, settings.saturation, settings.hue))
-        self.transform = v2.Compose(steps)
+        self.transform = v2.Compose(
+            [
+                v2.RandomResizedCrop(
+                    settings.crop, scale=settings.area, interpolation=InterpolationMode.BICUBIC, antialias=True
+                ),
+                v2.RandomHorizontalFlip(0.5 if settings.flip else 0.0),
+            ]
+        )
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
         epoch, position = index
-        picture, tags = self.data[position]
+        # Colours side by side, as files have them, are what resizing is fastest on.
+        picture = torch.from_numpy(self.data.pictures.read(position)).permute(2, 0, 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(self.seed, epoch, position))
-            return self.transform(picture), tags
+            return self.transform(picture), draw_jitter(self.settings), self.data.tags[position]
+
+
+def finish(crops: Tensor, draws: Tensor, settings: PictureSettings, device: torch.device) -> Tensor:
+    """What is left to do to a batch of `TrainingPictures` where the network is: RGB in [0, 1], [B, 3, H, W]."""
+    pictures = crops.to(device, non_blocking=True).float().div_(255)
+    if settings.jitters:
+        pictures = jitter(pictures, draws)
+    return pictures.contiguous(memory_format=torch.channels_last)
 
 
 class ValidationPictures(Dataset[tuple[Tensor, Tensor]]):

@@ -5,6 +5,7 @@ accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 """
 
 import math
+import shutil
 import signal
 import threading
 import time
@@ -18,20 +19,24 @@ from accelerate.state import AcceleratorState
 from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
+from tagseg._kernels import can_compile
+from tagseg.data.cached import cached
 from tagseg.data.dataset import ImageTags
 from tagseg.models import Network, save_model
-from tagseg.training.augment import TrainingPictures, ValidationPictures, seed_for
+from tagseg.training.augment import TrainingPictures, ValidationPictures, finish, seed_for
 from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from tagseg.training.display import Display
 from tagseg.training.journal import Journal
-from tagseg.training.objective import Losses, objective
+from tagseg.training.objective import Losses, Tags, objective
 from tagseg.training.processes import train_on_cpu
-from tagseg.training.recipe import Recipe, SupervisionSettings
+from tagseg.training.recipe import OptimiserSettings, Recipe, SupervisionSettings
 from tagseg.training.sampling import Schedule
 from tagseg.training.validation import Validation, validate
 
 MODEL_FILE = "model.safetensors"
 STEPS_BETWEEN_LOGS = 10
+STEPS_WORTH_COMPILING = 2000
+DECODED = "decoded"  # the folder for decoded pictures, while the run lasts
 Measure = Callable[[Network], dict[str, float]]
 
 
@@ -81,6 +86,7 @@ def fit(
         network.parameter_groups(settings.lr, weight_decay=settings.weight_decay),
         lr=settings.lr,
         momentum=settings.momentum,
+        fused=device.type == "cuda",
     )
     progress = load_checkpoint(out, network, optimiser) or Progress()
     progress.sessions += 1
@@ -94,7 +100,7 @@ def fit(
         process=accelerator.process_index,
     )
     schedule.start = progress.step
-    pictures = TrainingPictures(train, recipe.pictures, settings.seed)
+    pictures = TrainingPictures(cached(train, out / DECODED), recipe.pictures, settings.seed)
     batches = iter(
         DataLoader(
             pictures,
@@ -105,7 +111,7 @@ def fit(
         )
     )
     held_out = DataLoader(
-        ValidationPictures(validation, recipe.pictures),
+        ValidationPictures(cached(validation, out / DECODED), recipe.pictures),
         recipe.validation.batch,
         num_workers=workers,
         worker_init_fn=_leave_signals_to_the_main_process,
@@ -115,7 +121,13 @@ def fit(
     network.train()
     network.to(memory_format=torch.channels_last)  # the layout that convolutions are fastest in, on CPU and GPU alike
     torch.backends.cudnn.benchmark = True  # pays because all crops have one size
-    model, prepared = accelerator.prepare(network, optimiser)
+    model: torch.nn.Module = network
+    if _compiles(settings, schedule.steps - progress.step, device):
+        # A graph of all launches takes them off the host, which is else what a GPU waits for; it needs one process and
+        # gradients that do not outlive a step.
+        alone = accelerator.num_processes == settings.accumulate == 1 and device.type == "cuda"
+        model = compiled(network, graph=alone)
+    model, prepared = accelerator.prepare(model, optimiser)
     if progress.scale and accelerator.scaler:
         accelerator.scaler.load_state_dict(progress.scale)
 
@@ -135,12 +147,16 @@ def fit(
             # What is random in the network depends on the step alone, so that it need not be saved.
             torch.manual_seed(seed_for(settings.seed, progress.step, accelerator.process_index))
             for _ in range(settings.accumulate):
-                batch, tags = next(batches)
-                batch = batch.to(device, non_blocking=True, memory_format=torch.channels_last).float() / 255
-                tags = tags.to(device, non_blocking=True)
+                crops, draws, tags = next(batches)
                 with accelerator.accumulate(model):
                     with accelerator.autocast():
-                        losses = objective(model, batch, tags, normalise=network.normalise, settings=supervision)
+                        losses = objective(
+                            model,
+                            finish(crops, draws, recipe.pictures, device),
+                            Tags.of(tags, device),
+                            normalise=network.normalise,
+                            settings=supervision,
+                        )
                     accelerator.backward(losses.total)
                     prepared.step()
                     prepared.zero_grad()
@@ -190,6 +206,8 @@ def fit(
                     f"stopped at step {progress.step} of {schedule.steps}; the same command goes on from there"
                 )
     torch.backends.cudnn.benchmark = False
+    if main:
+        shutil.rmtree(out / DECODED, ignore_errors=True)
     return progress
 
 
@@ -278,6 +296,18 @@ def _stop_signals() -> Iterator[_Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def compiled(network: Network, *, graph: bool) -> torch.nn.Module:
+    """The network for pictures of one size, compiled; the network itself stays as it is."""
+    return torch.compile(network, dynamic=False, mode="reduce-overhead" if graph else "default")  # type: ignore[return-value]
+
+
+def _compiles(settings: OptimiserSettings, steps: int, device: torch.device) -> bool:
+    """Compiling takes about a minute, which a short run does not win back."""
+    if settings.compile == "auto":
+        return can_compile(device) and steps >= STEPS_WORTH_COMPILING
+    return settings.compile
 
 
 def _precision(name: str) -> str:

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tagseg.models import Segmentation
-from tagseg.refine.pamr import pamr
-from tagseg.training.losses import classification_loss, self_supervised_loss
-from tagseg.training.pseudo import pseudo_labels
+from tagseg.refine.pamr import refine_masks
+from tagseg.training.losses import classification_loss, picture_losses
+from tagseg.training.pseudo import IGNORE, sure_pixels
 from tagseg.training.recipe import SupervisionSettings
 
 
@@ -32,10 +32,33 @@ class Losses(NamedTuple):
     scores: Tensor
 
 
+class Tags(NamedTuple):
+    """The tags of a batch, with what a GPU would have to be waited for: where each picture's own classes are.
+
+    Attributes:
+        tags: 0 or 1, [B, C].
+        planes: the masks that a picture needs: 0 for the background, then 1 + its classes; those that have fewer than
+            the most of the batch are filled up with others, [B, 1 + most].
+        present: which of these, without the background, are its own, [B, most].
+    """
+
+    tags: Tensor
+    planes: Tensor
+    present: Tensor
+
+    @classmethod
+    def of(cls, tags: Tensor, device: torch.device) -> "Tags":
+        """From tags [B, C], best while they are still on the CPU."""
+        most = int(tags.sum(1).max())
+        own = tags.argsort(dim=1, descending=True, stable=True)[:, :most]
+        parts = (tags, F.pad(own + 1, (1, 0)), tags.gather(1, own))
+        return cls(*(part.to(device, non_blocking=True) for part in parts))
+
+
 def objective(
     network: nn.Module,
     pictures: Tensor,
-    tags: Tensor,
+    tags: Tags,
     *,
     normalise: Callable[[Tensor], Tensor],
     settings: SupervisionSettings | None,
@@ -45,25 +68,36 @@ def objective(
     Args:
         network: the method's, or the CAM baseline.
         pictures: in [0, 1], [B, 3, H, W].
-        tags: 0 or 1, [B, C].
+        tags: of these pictures.
         normalise: the network's own `normalise`; the network itself may be wrapped by now.
         settings: how masks supervise themselves; None trains the tags alone.
     """
     out: Segmentation = network(normalise(pictures), full_size=False)
-    classification = classification_loss(out.scores, tags)
+    classification = classification_loss(out.scores, tags.tags)
     if settings is None:
         nothing = torch.zeros_like(classification)
         return Losses(classification, classification, nothing, nothing, out.scores)
-    pseudo = pseudo_of(refine(pictures, out.masks.detach(), settings), tags, pictures, settings)
-    each = self_supervised_loss(out.logits, pseudo, tags, weighting=settings.weighting, reduction="none")
+    pseudo = _pseudo_of_own(pictures, out.masks, tags, settings)
+    each = picture_losses(out.logits, pseudo, tags.tags, weighting=settings.weighting)
     segmentation = each.sum() if settings.weighting == "paper" else each.mean()
     total = classification + settings.weight * segmentation
     return Losses(total, classification, segmentation, (each > 0).float().mean(), out.scores)
 
 
+@torch.no_grad()
+def _pseudo_of_own(pictures: Tensor, masks: Tensor, tags: Tags, settings: SupervisionSettings) -> Tensor:
+    """Pseudo labels out of the masks of each picture's own classes: no other one can become a label."""
+    own = masks.gather(1, tags.planes[..., None, None].expand(-1, -1, *masks.shape[-2:]))
+    refined = refine(pictures, own, settings, present=F.pad(tags.present, (1, 0), value=1))
+    sure = pseudo_of(refined, tags.present, pictures, settings)
+    # From the place among the picture's own planes to the class; what is ignored stays so.
+    classes = tags.planes.gather(1, sure.clamp_min(0).flatten(1)).view_as(sure)
+    return torch.where(sure == IGNORE, sure, classes)
+
+
 def pseudo_of(refined: Tensor, tags: Tensor, pictures: Tensor, settings: SupervisionSettings) -> Tensor:
     """Pseudo labels at the pictures' size, by a recipe's thresholds."""
-    return pseudo_labels(
+    return sure_pixels(
         refined,
         tags,
         size=(pictures.shape[-2], pictures.shape[-1]),
@@ -74,9 +108,16 @@ def pseudo_of(refined: Tensor, tags: Tensor, pictures: Tensor, settings: Supervi
 
 
 @torch.no_grad()
-def refine(pictures: Tensor, masks: Tensor, settings: SupervisionSettings) -> Tensor:
-    """Refine masks at their own resolution, to which the pictures are reduced."""
+def refine(pictures: Tensor, masks: Tensor, settings: SupervisionSettings, *, present: Tensor | None = None) -> Tensor:
+    """Refine masks, or those that are present, at their own resolution, to which the pictures are reduced."""
     if settings.refine == "none":
         return masks
     small = F.interpolate(pictures, size=masks.shape[-2:], mode="bilinear", align_corners=True)
-    return pamr(small, masks, dilations=settings.dilations, iterations=settings.iterations, kernel=settings.kernel)
+    return refine_masks(
+        small,
+        masks,
+        dilations=settings.dilations,
+        iterations=settings.iterations,
+        kernel=settings.kernel,
+        present=present,
+    )

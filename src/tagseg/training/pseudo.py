@@ -38,14 +38,27 @@ def pseudo_labels(
     for name, value in (("foreground", foreground), ("background", background), ("lowest", lowest)):
         if not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {value}")
+    return sure_pixels(masks, labels, size=size, foreground=foreground, background=background, lowest=lowest)
+
+
+def sure_pixels(
+    masks: Tensor,
+    labels: Tensor,
+    *,
+    size: tuple[int, int] | None,
+    foreground: float,
+    background: float,
+    lowest: float,
+) -> Tensor:
+    """`pseudo_labels` of input that is sound: looking at it would make a GPU wait."""
     masks = masks.detach()
     if size is not None and tuple(masks.shape[-2:]) != tuple(size):
         masks = F.interpolate(masks, size=size, mode="bilinear", align_corners=True)
-    present = F.pad(labels.to(masks.dtype), (1, 0), value=1.0)  # the background is always there
-    masks = masks * present[..., None, None]
-    thresholds = masks.amax((2, 3), keepdim=True)
-    thresholds = thresholds * masks.new_tensor([background] + [foreground] * labels.shape[1])[:, None, None]
-    sure = masks > thresholds.clamp_min(lowest)
+    shares = masks.new_full((masks.shape[1], 1, 1), foreground)
+    shares[0] = background
+    thresholds = (masks.amax((2, 3), keepdim=True) * shares).clamp_min(lowest)
+    present = F.pad(labels.bool(), (1, 0), value=True)  # the background is always there
+    sure = (masks > thresholds) & present[..., None, None]
     return sure.int().argmax(1).masked_fill_(sure.sum(1) != 1, IGNORE)
 
 

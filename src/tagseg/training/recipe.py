@@ -46,6 +46,11 @@ class PictureSettings(_Section):
     saturation: float = Field(default=0.3, ge=0)
     hue: float = Field(default=0.1, ge=0, le=0.5)
 
+    @property
+    def jitters(self) -> bool:
+        """Whether colours change at all."""
+        return any((self.brightness, self.contrast, self.saturation, self.hue))
+
 
 class OptimiserSettings(_Section):
     """SGD, a constant rate, and how long."""
@@ -58,6 +63,7 @@ class OptimiserSettings(_Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=5e-4, ge=0)
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    compile: bool | Literal["auto"] = "auto"
     seed: int = 0
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tagseg.models import Network
-from tagseg.training.objective import objective
+from tagseg.training.objective import Tags, objective
 from tagseg.training.recipe import SupervisionSettings
 
 
@@ -44,13 +44,19 @@ def validate(
     total, pictures = 0.0, 0
     scores, tags = [], []
     for batch, wanted in batches:
-        batch, wanted = batch.to(network.mean.device).float() / 255, wanted.to(network.mean.device)
+        batch = batch.to(network.mean.device).float() / 255
         with autocast():
-            losses = objective(network, batch, wanted, normalise=network.normalise, settings=settings)
+            losses = objective(
+                network,
+                batch,
+                Tags.of(wanted, network.mean.device),
+                normalise=network.normalise,
+                settings=settings,
+            )
         total += losses.total.item() * len(batch)
         pictures += len(batch)
         scores.append(losses.scores.float().sigmoid().cpu())
-        tags.append(wanted.cpu())
+        tags.append(wanted)
     network.train(was_training)
     all_scores, all_tags = torch.cat(scores), torch.cat(tags)
     return Validation(total / pictures, mean_average_precision(all_scores, all_tags), all_scores, all_tags)
