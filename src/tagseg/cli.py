@@ -7,9 +7,11 @@ from typing import Annotated
 
 import torch
 import typer
+from rich.console import Console
 from safetensors import SafetensorError
 
 import tagseg
+from tagseg.bench.show import show
 from tagseg.source import Source
 from tagseg.training.loop import Interrupted
 from tagseg.training.processes import processes
@@ -215,6 +217,24 @@ def recipes(
         print(tagseg.Recipe.load(name).model_dump_json(indent=2))
     else:
         print("\n".join(f"{known:24} {purpose}" for known, purpose in tagseg.recipes().items()))
+
+
+@app.command(epilog="Example: `tagseg bench pamr crf`")
+def bench(
+    what: Annotated[list[str] | None, typer.Argument(help="Any of pamr, crf, train, predict; all by default.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 and so on.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Measure the fast paths on this machine, beside what they replace."""
+    messages = Console(stderr=True)
+    reports = tagseg.bench(
+        what or (), device=device, on_start=lambda name: messages.print(f"measuring {name}: some minutes on a CPU ...")
+    )
+    if json:
+        print("[" + ",\n".join(report.to_json() for report in reports) + "]")
+    else:
+        for report in reports:
+            show(report, Console())
 
 
 @app.command(epilog="Example: `tagseg demo`")
