@@ -1,8 +1,12 @@
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import tagseg
+from tagseg.inference.dilated import Dilated
 from tagseg.inference.prepared import prepare
 from tagseg.models import Network, Segmentation
 from tagseg.models.backbones import build_backbone
@@ -27,7 +31,6 @@ class TwoReaders(Network):
 
 def with_statistics(network: Network) -> Network:
     """Batch norms that do something: fresh ones multiply by 1 and add 0."""
-    torch.manual_seed(0)
     for norm in network.modules():
         if isinstance(norm, nn.BatchNorm2d):
             norm.running_mean, norm.running_var = (
@@ -45,24 +48,39 @@ def norms(network: nn.Module) -> int:
 
 
 @pytest.mark.parametrize(
-    ("network", "left"),
+    ("build", "left"),
     [
-        (tagseg.build_model("resnet50", 2), 0),
-        (tagseg.build_model("resnet18", 2, gci="paper"), 0),
-        (tagseg.build_cam("resnet18", 2), 0),
-        (tagseg.build_model("mobilenetv2_100", 2), None),  # timm's batch norms have an activation: they stay
-        (TwoReaders(), 21),  # the one behind two readers, and those of the backbone, which nobody calls
+        (partial(tagseg.build_model, "resnet50", 2), 0),
+        (partial(tagseg.build_model, "resnet18", 2, gci="paper"), 0),
+        (partial(tagseg.build_cam, "resnet18", 2), 0),
+        (partial(tagseg.build_model, "mobilenetv2_100", 2), None),  # timm's batch norms have an activation: they stay
+        (TwoReaders, 21),  # the one behind two readers, and those of the backbone, which nobody calls
     ],
 )
-def test_a_prepared_network_says_the_same(network: Network, left: int | None) -> None:
-    network = with_statistics(network)
+def test_a_prepared_network_says_the_same(build: Callable[[], Network], left: int | None) -> None:
+    torch.manual_seed(0)
+    network = with_statistics(build())
     prepared = prepare(network, half=False)
     x = torch.rand(2, 3, 65, 80)
     with torch.inference_mode():
         expected, found = network(x), prepared(x.to(memory_format=torch.channels_last))
-    assert_close(found.masks, expected.masks)
+    assert_close(found.logits, expected.logits)  # the masks of random weights jump where two classes are equal
     assert_close(found.scores, expected.scores)
     assert left is None or norms(prepared) == left
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 30), (12, 13), (25, 36), (24, 80)])
+@pytest.mark.parametrize("dilation", [2, 12, 24, 36])
+def test_taps_on_padding_are_not_missed(size: tuple[int, int], dilation: int) -> None:
+    conv = nn.Conv2d(3, 4, 3, padding=dilation, dilation=dilation)
+    assert Dilated.fits(conv)
+    x = torch.rand(2, 3, *size)
+    assert_close(Dilated(conv)(x), conv(x))
+
+
+def test_only_centred_dilated_convolutions_fit() -> None:
+    for options in ({"padding": 1}, {"dilation": 2}, {"padding": 2, "dilation": 2, "stride": 2}):
+        assert not Dilated.fits(nn.Conv2d(3, 4, 3, **options))  # type: ignore[arg-type]
 
 
 def test_the_network_itself_stays_as_it_is() -> None:

@@ -10,13 +10,14 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from tagseg.inference.dilated import Dilated
 from tagseg.models.network import Network
 
 _PROBE_SIDE = 64
 
 
 def prepare(network: Network, *, half: bool) -> Network:
-    """A copy in evaluation mode whose batch norms are part of its convolutions, in the layout that these like best.
+    """A copy in evaluation mode with batch norms as part of the convolutions, in the layout that these like best.
 
     Args:
         network: on its device; it is not changed, and what it learns later the copy does not know.
@@ -30,9 +31,11 @@ def prepare(network: Network, *, half: bool) -> Network:
         assert isinstance(norm, nn.BatchNorm2d)
         copy.set_submodule(conv_name, fuse_conv_bn_eval(conv, norm))
         copy.set_submodule(norm_name, nn.Identity())
-    for module in copy.modules():
+    for name, module in list(copy.named_modules()):
         if half and isinstance(module, nn.Conv2d):
             module.to(torch.bfloat16)
+        if type(module) is nn.Conv2d and Dilated.fits(module):
+            copy.set_submodule(name, Dilated(module))
     return copy.to(memory_format=torch.channels_last)
 
 
