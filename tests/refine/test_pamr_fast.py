@@ -156,3 +156,19 @@ def test_prepares_kernels_without_waiting_for_the_gpu() -> None:
         _pamr_triton._planes_to_refine(masks, None)
     assert not {"_local_scalar_dense", "nonzero", "masked_select", "index"} & set(seen.names)
     assert len(seen.names) <= 8
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_launches_one_kernel_for_each_iteration_and_two_before(ragged: bool) -> None:
+    """However many masks there are: launches cost as much as small kernels."""
+    image, masks, present = scene()
+    kernels = [_pamr_triton._pack, _pamr_triton._affinities, _pamr_triton._mean_of_neighbours]
+    launches: list[object] = []
+    for kernel in kernels:
+        kernel.pre_run_hooks.append(lambda *_, **__: launches.append(None))
+    try:
+        refine_by("triton", image, masks, present if ragged else None, **SETTINGS[0])
+    finally:
+        for kernel in kernels:
+            kernel.pre_run_hooks.pop()
+    assert len(launches) == SETTINGS[0]["iterations"] + 2
