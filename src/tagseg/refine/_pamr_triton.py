@@ -27,18 +27,19 @@ def refine(
     masks = masks.contiguous()
     refined = torch.empty_like(masks) if present is None else masks.clone()
     planes, counts = _planes_to_refine(masks, present)
-    weights = affinities(image, dilations, kernel)
-    source = masks.new_empty(batch, triton.cdiv(classes, _GROUP), pixels, _GROUP, dtype=torch.float32)
-    target = torch.empty_like(source)
-    grid = (triton.cdiv(pixels, _PIXELS), batch)
-    _pack[grid](masks, planes, counts, source, classes, pixels, _PIXELS, _GROUP, num_warps=_WARPS)
-    for iteration in range(1, iterations + 1):
-        last = iteration == iterations
-        _mean_of_neighbours[grid](
-            source, weights, planes, counts, refined if last else target, classes, height, width,
-            dilations, len(dilations), last, _PIXELS, _GROUP, num_warps=_WARPS,
-        )  # fmt: skip
-        source, target = target, source
+    with torch.cuda.device_of(masks):  # kernels start on the current GPU, which may be another
+        weights = affinities(image, dilations, kernel)
+        source = masks.new_empty(batch, triton.cdiv(classes, _GROUP), pixels, _GROUP, dtype=torch.float32)
+        target = torch.empty_like(source)
+        grid = (triton.cdiv(pixels, _PIXELS), batch)
+        _pack[grid](masks, planes, counts, source, classes, pixels, _PIXELS, _GROUP, num_warps=_WARPS)
+        for iteration in range(1, iterations + 1):
+            last = iteration == iterations
+            _mean_of_neighbours[grid](
+                source, weights, planes, counts, refined if last else target, classes, height, width,
+                dilations, len(dilations), last, _PIXELS, _GROUP, num_warps=_WARPS,
+            )  # fmt: skip
+            source, target = target, source
     return refined
 
 
@@ -142,14 +143,13 @@ def _affinities(  # type: ignore[no-untyped-def]
     place = neighbour % 8 + neighbour % 8 // 4  # of the 3x3, without its centre
     row = tl.minimum(tl.maximum(pixel // width + (place // 3 - 1) * dilation, 0), height - 1)
     column = tl.minimum(tl.maximum(pixel % width + (place % 3 - 1) * dilation, 0), width - 1)
-    there = tl.minimum(row * width + column, pixels - 1)
     distance = tl.zeros([neighbours, block], tl.float32)
     values = 9 * dilations_count  # the centre counts once for each dilation
     for channel in range(channels):
         plane = image + (picture * channels + channel) * pixels
         centre = tl.load(plane + pixel, mask=exists, other=0.0).to(tl.float32)
         # Neighbours that fill up a power of 2 have dilation 0: they are the centre, and their difference is 0.
-        difference = tl.load(plane + there).to(tl.float32) - centre
+        difference = tl.load(plane + row * width + column).to(tl.float32) - centre
         total, squares = tl.sum(difference, 0), tl.sum(difference * difference, 0)
         variance = tl.maximum((squares - total * total / values) / (values - 1), 0.0)
         scale = 1e-8 + (0.1 * tl.sqrt(variance) if reference else variance)
