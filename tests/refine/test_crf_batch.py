@@ -50,6 +50,14 @@ def test_cuda_agrees_with_cpu_and_with_itself() -> None:
     assert torch.equal(refined, dense_crf(*on_gpu[:2], present=on_gpu[2]))
 
 
+def test_what_inference_mode_left_behind_is_of_use_outside() -> None:
+    """The Gaussian lattice of a size is kept."""
+    images, probs, present = batch_with_different_classes(5, 31)
+    with torch.inference_mode():
+        expected = dense_crf(images, probs, present=present)
+    assert torch.equal(dense_crf(images, probs, present=present), expected)
+
+
 IMAGES, PROBS, PRESENT = batch_with_different_classes(4, 5)
 
 

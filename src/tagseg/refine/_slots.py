@@ -33,7 +33,7 @@ class Slots:
         Returns:
             [pictures, pixels, slots]: a step of the lattice moves all classes of a pixel at once.
         """
-        rows = probs.flatten(0, 1)[_rows_of_a_batch(self.classes, probs.shape[1])].float()
+        rows = probs.flatten(0, 1)[_rows_of_a_batch(self.classes, probs.shape[1])]
         logs = rows.clamp_(clip, 1).log_().masked_fill_(self.copies[:, :, None] == 0, float("-inf"))
         return logs.transpose(1, 2).contiguous()
 

@@ -87,7 +87,7 @@ def dense_crf(
     ):
         edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
         lattice = add(repeat(smooth, len(pictures)), edges)
-        refined.append(_mean_field(lattice, planes.flatten(2), taking_part, clip, iterations))
+        refined.append(_mean_field(lattice, planes.flatten(2).float(), taking_part, clip, iterations))
     return (refined[0] if len(refined) == 1 else torch.cat(refined)).view(probs.shape)
 
 
@@ -96,7 +96,7 @@ def _mean_field(lattice: Lattice, probs: Tensor, present: Tensor, clip: float, i
 
     Args:
         lattice: the sum of both kernels, over the pixels of all pictures.
-        probs: [pictures, classes, pixels].
+        probs: float32 [pictures, classes, pixels].
         present: which classes take part, [pictures, classes].
         clip: the least probability.
         iterations: how often.
@@ -130,7 +130,9 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
     # On the CPU torch's softmax computes rows that do not fill a vector register one number at a time.
     fast = scores.shape[2] >= 16 or scores.is_cuda
     powers = scores.softmax(2) if fast else scores.sub(scores.amax(2, keepdim=True)).exp_()
-    return powers.div_(powers @ copies[:, :, None])
+    # Matrix times vector: a product of matrices would be rounded to TF32 where training has allowed that.
+    totals = torch.stack([own @ numbers for own, numbers in zip(powers, copies, strict=True)])
+    return powers.div_(totals[:, :, None])
 
 
 # Pictures of a set have few sizes, and on them alone this lattice depends.

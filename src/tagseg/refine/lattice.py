@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex
-from tagseg.refine._sparse import EqualRows
-from tagseg.refine._sparse import SparseRows as SparseRows
+from tagseg.refine._sparse import EqualRows, SparseRows
 
 
 @dataclass(frozen=True)
