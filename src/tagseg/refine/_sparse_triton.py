@@ -4,6 +4,7 @@
 taken in a fixed order, so the same input gives the same bits. The number of channels has to be a power of two.
 """
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -50,9 +51,10 @@ def _equal_rows_product(
     out = dense.new_empty(rows, channels)
     block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
-    _equal_rows[(triton.cdiv(rows, block),)](
-        columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
-    )
+    with torch.cuda.device_of(dense):  # Triton starts kernels on the current GPU
+        _equal_rows[(triton.cdiv(rows, block),)](
+            columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
+        )
     return out
 
 
@@ -62,9 +64,10 @@ def _ragged_rows_product(
     rows, channels = len(starts), dense.shape[1]
     out = dense.new_empty(rows, channels)
     block = max(_TILE // (channels * at_once), 1)
-    _ragged_rows[(triton.cdiv(rows, block),)](
-        columns, starts, weights, dense, out, rows, entries, channels, at_once, block
-    )
+    with torch.cuda.device_of(dense):
+        _ragged_rows[(triton.cdiv(rows, block),)](
+            columns, starts, weights, dense, out, rows, entries, channels, at_once, block
+        )
     return out
 
 
