@@ -8,6 +8,7 @@ model.predict("dog.jpg").save("dog.png")
 
 from tagseg._version import __version__
 from tagseg.api import check, evaluate, predict, recipes, report, train
+from tagseg.benchmarks.run import bench
 from tagseg.data import DataError, ImageTags, PixelTruth, open_dataset, open_truth
 from tagseg.evaluation import ConfusionMatrix, Evaluation
 from tagseg.inference import Prediction, Predictor, load
@@ -49,6 +50,7 @@ __all__ = [
     "Segmenter",
     "Source",
     "__version__",
+    "bench",
     "build_cam",
     "build_model",
     "check",

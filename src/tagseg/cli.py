@@ -2,6 +2,8 @@
 
 import re
 import sys
+from dataclasses import asdict
+from json import dumps as dump_json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ from rich.console import Console
 from safetensors import SafetensorError
 
 import tagseg
-from tagseg.bench.show import show
+from tagseg.benchmarks.show import show
 from tagseg.source import Source
 from tagseg.training.loop import Interrupted
 from tagseg.training.processes import processes
@@ -231,7 +233,7 @@ def bench(
         what or (), device=device, on_start=lambda name: messages.print(f"measuring {name}: some minutes on a CPU ...")
     )
     if json:
-        print("[" + ",\n".join(report.to_json() for report in reports) + "]")
+        print(dump_json([asdict(report) for report in reports], indent=1))
     else:
         for report in reports:
             show(report, Console())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 import tagseg
 from tagseg.models import Network
@@ -15,10 +15,8 @@ from tagseg.training.objective import Tags, objective
 from tagseg.training.pseudo import IGNORE, pseudo_labels
 from tagseg.training.recipe import Recipe
 from tagseg.training.start import build
-from tests.memory import PeakBytes
 from tests.training.small import small_data, small_recipe
 
-Objective = Callable[[nn.Module, Tensor, Tensor], Tensor]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 
 
@@ -69,7 +67,7 @@ def curve(how: Callable[..., Tensor], device: str, steps: int) -> Tensor:
         pictures = finish(batch, draws, recipe.pictures, torch.device(device))
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = how(network, pictures, tags.to(device), recipe)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         optimiser.zero_grad()
         losses.append(loss.detach().cpu())

@@ -1,4 +1,4 @@
-"""Decoded pictures kept as plain arrays in files: decoding takes several times as long as everything else a worker does.
+"""Decoded pictures kept as plain arrays in files: decoding takes several times as long as all else a worker does.
 
 The operating system holds the files in memory while there is room, for all workers and processes together.
 """

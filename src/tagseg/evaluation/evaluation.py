@@ -30,6 +30,8 @@ class Evaluation:
         settings: scales, cut-offs and what they were chosen from.
         crf: whether a dense CRF refined the masks.
         model: the model's name, method and backbone.
+        seconds: how long it took, from files to figures.
+        device: what it ran on.
     """
 
     class_names: tuple[str, ...]
@@ -39,6 +41,8 @@ class Evaluation:
     settings: InferenceSettings
     crf: bool
     model: Mapping[str, str]
+    seconds: float
+    device: str
 
     def mean_iou(self, protocol: str, *, background: bool = True) -> float:
         """The mean IoU over the classes that occur in the truth or the prediction.
@@ -66,6 +70,8 @@ class Evaluation:
                 "crf": self.crf,
                 "settings": asdict(self.settings),
                 "caveat": self.caveat,
+                "seconds": self.seconds,
+                "device": self.device,
                 "classes": list(self.class_names),
                 "protocols": {name: self._measures(matrix) for name, matrix in self.confusion.items()},
             },
@@ -88,6 +94,8 @@ class Evaluation:
             settings=InferenceSettings.from_json(json.dumps(values["settings"])),
             crf=values["crf"],
             model=values["model"],
+            seconds=values["seconds"],
+            device=values["device"],
         )
 
     def save(self, folder: str | Path) -> Path:
@@ -127,7 +135,8 @@ class Evaluation:
         without = f" ({self.without_truth} more have no mask)" if self.without_truth else ""
         notes = [
             f"{self.pictures} pictures{without}; scales {scales}{' with flips' if settings.flip else ''}; "
-            f"CRF {'on' if self.crf else 'off'}; cut-offs {reach}, chosen from {settings.chosen_from}"
+            f"CRF {'on' if self.crf else 'off'}; cut-offs {reach}, chosen from {settings.chosen_from}",
+            f"{self.seconds:.1f} s on {self.device}, {self.pictures / self.seconds:.1f} pictures a second",
         ]
         for protocol, matrix in self.confusion.items():
             counted = int((~np.isnan(matrix.iou)).sum())

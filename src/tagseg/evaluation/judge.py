@@ -101,7 +101,7 @@ def judge(
         )
         return [Judged(results, item.truth) for item, (_, results) in zip(batch, found, strict=True)]
 
-    return in_batches(shown, run, batch_size=BATCH_SIZE)
+    return in_batches(shown, run, batch_size=BATCH_SIZE, at_once=predictor.engine.at_once)
 
 
 def planes_at(result: Segmented, size: tuple[int, ...]) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """`evaluate`: masks against the truth, under both protocols at once."""
 
+import time
 from collections.abc import Sequence
 
 import torch
@@ -44,6 +45,7 @@ def evaluate(
         tags = tagged(data.tags[index])
         return lambda scores: {PREDICTED_TAGS: predictor.settings.kept_classes(scores), TRUE_TAGS: tags}
 
+    began = time.monotonic()
     confusion = {protocol: ConfusionMatrix(1 + len(predictor.classes)) for protocol in PROTOCOLS}
     for judged in judge(predictor, data, truth, both, quality=quality, crf=crf, progress=progress):
         for protocol, result in judged.results.items():
@@ -57,7 +59,13 @@ def evaluate(
         settings=predictor.settings if quality else predictor.settings.quick,
         crf=crf,
         model=predictor.description,
+        seconds=time.monotonic() - began,
+        device=_name(predictor.engine.device),
     )
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
 def tagged(tags: Tensor | Sequence[float]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
 from tagseg.data.dataset import Pixels
@@ -29,11 +30,15 @@ class _Held(Generic[Item, Result]):
         self.item = item
         self.shape: Hashable = item.pixels.shape
         self.pixels = item.pixels.shape[0] * item.pixels.shape[1]
-        self.results: list[Result] = []  # its result, once there is one
+        self.batch: Future[list[Result]] | None = None  # the results of its batch, once that has been started
+        self.place = 0  # in its batch
+
+    def done(self) -> bool:
+        return self.batch is not None and self.batch.done()
 
 
 def in_batches(
-    items: Iterable[Item], run: Callable[[list[Item]], list[Result]], *, batch_size: int
+    items: Iterable[Item], run: Callable[[list[Item]], list[Result]], *, batch_size: int, at_once: int = 1
 ) -> Iterator[Result]:
     """Run pictures of one shape together. Looks ahead by some batches, since neighbours often differ in shape.
 
@@ -41,29 +46,48 @@ def in_batches(
         items: the stream.
         run: gives a result for each of a list of items of one shape.
         batch_size: how many at most.
+        at_once: batches that run at the same time, in threads; 1 runs them in the caller's.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, got {batch_size}")
     held: deque[_Held[Item, Result]] = deque()
     groups: dict[Hashable, list[_Held[Item, Result]]] = defaultdict(list)
+    pool = ThreadPoolExecutor(at_once) if at_once > 1 else None
 
-    def finish(shape: Hashable) -> None:
+    def start(shape: Hashable) -> None:
         group = groups.pop(shape)
-        for one, result in zip(group, run([one.item for one in group]), strict=True):
-            one.results.append(result)
+        batch = [one.item for one in group]
+        results: Future[list[Result]] = Future()
+        if pool:
+            results = pool.submit(run, batch)
+        else:
+            results.set_result(run(batch))
+        for place, one in enumerate(group):
+            one.batch, one.place = results, place
 
-    for item in items:
-        last: _Held[Item, Result] = _Held(item)
-        held.append(last)
-        groups[last.shape].append(last)
-        if len(groups[last.shape]) == batch_size:
-            finish(last.shape)
-        full = len(held) >= _AHEAD * batch_size or sum(one.pixels for one in held) > _MOST_PIXELS
-        if full and not held[0].results:
-            finish(held[0].shape)
-        while held and held[0].results:
-            yield held.popleft().results[0]
-    for one in held:
-        if not one.results:
-            finish(one.shape)
-        yield one.results[0]
+    def first() -> Result:
+        one = held.popleft()
+        if one.batch is None:
+            start(one.shape)
+        assert one.batch is not None
+        return one.batch.result()[one.place]
+
+    def full() -> bool:
+        return len(held) >= _AHEAD * batch_size or sum(one.pixels for one in held) > _MOST_PIXELS
+
+    try:
+        for item in items:
+            last: _Held[Item, Result] = _Held(item)
+            held.append(last)
+            groups[last.shape].append(last)
+            if len(groups[last.shape]) == batch_size:
+                start(last.shape)
+            while held and (held[0].done() or full()):
+                yield first()
+        for shape in list(groups):
+            start(shape)
+        while held:
+            yield first()
+    finally:
+        if pool:
+            pool.shutdown(cancel_futures=True)

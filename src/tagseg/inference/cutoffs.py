@@ -39,7 +39,7 @@ def tune_on_tags(
         return Decoded(data.names[index], data.pictures.read(index))
 
     pictures = map_ahead(read, range(len(data)), size=lambda picture: picture.pixels.nbytes)
-    scores = list(in_batches(pictures, run, batch_size=batch_size))
+    scores = list(in_batches(pictures, run, batch_size=batch_size, at_once=predictor.engine.at_once))
     return replace(predictor.settings, cutoffs=tune_cutoffs(scores, data.tags.numpy()), chosen_from="tags")
 
 

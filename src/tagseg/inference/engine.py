@@ -1,6 +1,8 @@
 """The part of a predictor that computes: pictures of one shape in, scores and masks out, within bounded memory."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +19,7 @@ from tagseg.inference.views import Look, look
 from tagseg.models.network import Network
 
 MAX_PIXELS = 2048 * 2048
+_THREADS_OF_GPU = 3
 _PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -56,6 +59,7 @@ class Engine:
         self.max_pixels = max_pixels
         self.half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
         self.prepared = prepare(self.network, half=self.half)
+        self._local = threading.local()
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -86,6 +90,18 @@ class Engine:
             crf: refine by a dense CRF.
             keep_planes: keep the merged masks; by default where a picture is not cut into tiles.
         """
+        with self._own_stream():
+            return self._segment(pictures, choosers, settings, crf=crf, keep_planes=keep_planes)
+
+    def _segment(
+        self,
+        pictures: Sequence[Pixels],
+        choosers: Sequence[Choose],
+        settings: InferenceSettings,
+        *,
+        crf: bool,
+        keep_planes: bool | None,
+    ) -> list[tuple[list[float], dict[str, Segmented]]]:
         height, width = pictures[0].shape[:2]
         settings = self.fit_scales(settings, height * width)
         most = round(self.max_pixels / max(settings.scales) ** 2)
@@ -102,6 +118,24 @@ class Engine:
             batch = torch.from_numpy(np.stack(pictures[some])).to(self.device).permute(0, 3, 1, 2)
             results += segment(batch, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
         return results
+
+    @property
+    def at_once(self) -> int:
+        """How many calls of `segment` are best made at the same time: a GPU is faster than one thread can ask."""
+        return _THREADS_OF_GPU if self.device.type == "cuda" else 1
+
+    @contextmanager
+    def _own_stream(self) -> Iterator[None]:
+        """On a GPU, let the calls of each thread run beside those of the others."""
+        if self.device.type != "cuda":
+            yield
+            return
+        if not hasattr(self._local, "stream"):
+            self._local.stream = torch.cuda.Stream(self.device)
+        self._local.stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._local.stream):
+            yield
+        torch.cuda.current_stream(self.device).wait_stream(self._local.stream)
 
 
 def _pick_device(name: str, network: Network) -> torch.device:

@@ -145,6 +145,7 @@ class Predictor:
             as_sources(pictures),
             lambda pictures: self._run(pictures, choose, quality, crf, probabilities),
             batch_size=batch_size,
+            at_once=self.engine.at_once,
             skip_bad=skip_bad,
         )
 

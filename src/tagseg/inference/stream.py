@@ -29,6 +29,7 @@ class PredictionStream(Iterable[Prediction]):
         sources: the pictures.
         run: predicts pictures of one shape.
         batch_size: how many at a time.
+        at_once: batches at the same time.
         skip_bad: leave out pictures that cannot be read.
     """
 
@@ -38,12 +39,14 @@ class PredictionStream(Iterable[Prediction]):
         run: Callable[[list[Decoded]], list[Prediction]],
         *,
         batch_size: int,
+        at_once: int,
         skip_bad: bool,
     ) -> None:
         self.bad: list[str] = []
         self._sources = sources
         self._run = run
         self._batch_size = batch_size
+        self._at_once = at_once
         self._skip_bad = skip_bad
 
     def __len__(self) -> int:
@@ -51,7 +54,7 @@ class PredictionStream(Iterable[Prediction]):
 
     def __iter__(self) -> Iterator[Prediction]:
         self.bad.clear()
-        return in_batches(self._decode(), self._run, batch_size=self._batch_size)
+        return in_batches(self._decode(), self._run, batch_size=self._batch_size, at_once=self._at_once)
 
     def _decode(self) -> Iterator[Decoded]:
         for read in map_ahead(_read, self._sources, size=_bytes):

@@ -15,7 +15,7 @@ from torch import Tensor
 _GROUP = 4  # masks that lie side by side: 16 bytes, the most that a thread loads at once
 _WARPS = 8  # of a program that computes an iteration
 _PIXELS = 32 * _WARPS  # one for each of its threads: more would exchange affinities between threads
-_AFFINITY_PIXELS, _AFFINITY_WARPS = 32, 4  # of a program that computes affinities
+_AFFINITY_PIXELS, _AFFINITY_WARPS = 16, 2  # of a program that computes affinities
 
 
 def refine(

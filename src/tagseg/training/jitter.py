@@ -1,4 +1,4 @@
-"""Colour jitter of whole batches, on the network's own device: a GPU does it in passing, a CPU takes longer than to decode.
+"""Colour jitter of whole batches on the network's own device, since workers took longer for it than to decode.
 
 Brightness, contrast, saturation and hue change by random factors in a random order, both drawn for each picture by
 itself. The operations are those of torchvision, without its rounding to whole levels in between.
@@ -12,7 +12,6 @@ from torch import Tensor
 from tagseg.training.recipe import PictureSettings
 
 Operation = Callable[[Tensor, Tensor], Tensor]
-_GREY = (0.2989, 0.587, 0.114)
 
 
 def draw_jitter(settings: PictureSettings) -> Tensor:
@@ -69,12 +68,14 @@ def _hue(pictures: Tensor, turns: Tensor) -> Tensor:
     # A channel is at its full value for two sixths of the circle, at its lowest for two, and on the way for the others.
     start = torch.arange(5, 0, -2, device=pictures.device)[:, None, None]  # 5, 3, 1: red, green, blue
     place = (start + sixths + 6 * turns) % 6
-    return value - chroma * torch.minimum(place, 4 - place).clamp_(0, 1)
+    turned: Tensor = value - chroma * torch.minimum(place, 4 - place).clamp_(0, 1)
+    return turned
 
 
 def _grey(pictures: Tensor) -> Tensor:
     red, green, blue = pictures.split(1, 1)
-    return _GREY[0] * red + _GREY[1] * green + _GREY[2] * blue
+    grey: Tensor = 0.2989 * red + 0.587 * green + 0.114 * blue
+    return grey
 
 
 _OPERATIONS: tuple[Operation, ...] = (_brightness, _contrast, _saturation, _hue)

@@ -1,0 +1,1 @@
+"""Benchmarks: `tagseg bench` measures the fast paths beside what they replace."""

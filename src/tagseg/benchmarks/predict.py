@@ -1,0 +1,95 @@
+"""Prediction beside what it cannot do without: the backbone's forward pass over the same pictures."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from tagseg.benchmarks.photos import photo_like
+from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
+from tagseg.inference.engine import Engine
+from tagseg.inference.segment import PREDICTED_TAGS
+from tagseg.inference.settings import InferenceSettings
+from tagseg.models.build import build_model
+
+_BACKBONE, _CLASSES = "resnet50", 20
+_HEIGHT, _WIDTH = 375, 500  # as most pictures of VOC
+_KEPT = (3, 7)  # random weights would keep any number of classes; usual pictures have one or two
+_CAREFUL = InferenceSettings()
+
+
+def bench_predict(device: torch.device) -> Findings:
+    """ResNet-50 on pictures in memory: one look, the paper's scales and flips, with and without CRF."""
+    torch.manual_seed(0)
+    engine = Engine(build_model(_BACKBONE, _CLASSES), device=str(device))
+    pixels = [100**2, 200**2, 400**2] if device.type == "cpu" else [250**2, 500**2, 1000**2, 2000**2]
+    return Findings(
+        (_one_look(engine), _careful(engine)),
+        (
+            growth(
+                "prediction, one look",
+                "pixels",
+                pixels,
+                lambda count: _segment(engine, 1, _CAREFUL.quick, height=round(count**0.5), width=round(count**0.5)),
+                device=device,
+            ),
+        ),
+    )
+
+
+def _one_look(engine: Engine) -> Table:
+    count = _together(engine)
+    return compare(
+        f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, one look",
+        [
+            Contender("the backbone alone", _backbone_alone(engine, count), pictures=count),
+            Contender("prediction, from pixels to mask", _segment(engine, count, _CAREFUL.quick), pictures=count),
+        ],
+        device=engine.device,
+        note="The backbone is as torchvision has it, in the same precision; prediction uses a prepared copy.",
+    )
+
+
+def _careful(engine: Engine) -> Table:
+    count = _together(engine)
+    return compare(
+        f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, 4 scales with flips",
+        [
+            Contender("without CRF", _segment(engine, count, _CAREFUL), pictures=count),
+            Contender("with CRF", _segment(engine, count, _CAREFUL, crf=True), pictures=count),
+        ],
+        device=engine.device,
+        rounds=2 if engine.device.type == "cpu" else 5,
+        note=f"{len(_KEPT)} of {_CLASSES} classes are kept in each picture.",
+    )
+
+
+def _together(engine: Engine) -> int:
+    """Pictures in a batch: a GPU is filled by several, a CPU by one."""
+    return 1 if engine.device.type == "cpu" else 8
+
+
+def _backbone_alone(engine: Engine, count: int) -> Callable[[], object]:
+    x = torch.rand(count, 3, _HEIGHT, _WIDTH, device=engine.device)
+    backbone = engine.network.backbone.eval()
+
+    @torch.inference_mode()
+    def run() -> object:
+        with torch.autocast(engine.device.type, dtype=torch.bfloat16, enabled=engine.half):
+            return backbone(x)
+
+    return run
+
+
+def _segment(
+    engine: Engine,
+    count: int,
+    settings: InferenceSettings,
+    *,
+    crf: bool = False,
+    height: int = _HEIGHT,
+    width: int = _WIDTH,
+) -> Callable[[], object]:
+    pictures = [photo_like(height, width, seed=seed).permute(1, 2, 0).numpy() for seed in range(count)]
+    choosers = [lambda _: {PREDICTED_TAGS: _KEPT}] * count
+    return partial(engine.segment, pictures, choosers, settings, crf=crf, keep_planes=False)
