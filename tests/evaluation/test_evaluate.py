@@ -25,13 +25,13 @@ SETTINGS = InferenceSettings(scales=(1.0, 1.5), cutoffs=0.2, chosen_from="tags")
 @pytest.fixture(scope="module")
 def predictor() -> Predictor:
     torch.manual_seed(0)
-    return Predictor(tagseg.build_model("resnet18", DATA.classes), SETTINGS, device="cpu")
+    return Predictor(tagseg.build_model("resnet18", DATA.classes), SETTINGS, device="cpu", precision="float32")
 
 
 @pytest.fixture(scope="module")
 def cam() -> Predictor:
     torch.manual_seed(0)
-    return Predictor(tagseg.build_cam("resnet18", DATA.classes), device="cpu")
+    return Predictor(tagseg.build_cam("resnet18", DATA.classes), device="cpu", precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_tuning_on_masks_is_said_loudly(predictor: Predictor) -> None:
     assert tuning.settings.chosen_from == "masks"
     assert tuning.mean_iou[tuning.best] == max(tuning.mean_iou.values())
     assert predictor.settings.chosen_from == "tags"
-    tuned = Predictor(predictor.engine.network, tuning.settings, device="cpu")
+    tuned = Predictor(predictor.engine.network, tuning.settings, device="cpu", precision="float32")
     found = evaluate(tuned, DATA, TRUTH, progress=False)
     assert found.mean_iou("predicted-tags") == pytest.approx(tuning.mean_iou[tuning.best], abs=1e-3)
     assert "TUNED ON MASKS" in printed(found)
@@ -141,7 +141,9 @@ def test_the_best_background_is_what_evaluate_measures(cam: Predictor, protocol:
     tuning = best_background(cam, DATA, TRUTH, (0.1, 0.3, 0.5), protocol=protocol, progress=False)
     assert tuning.settings.background == tuning.best
     for threshold, reached in tuning.mean_iou.items():
-        tried = Predictor(cam.engine.network, replace(tuning.settings, background=threshold), device="cpu")
+        tried = Predictor(
+            cam.engine.network, replace(tuning.settings, background=threshold), device="cpu", precision="float32"
+        )
         measured = evaluate(tried, DATA, TRUTH, progress=False).mean_iou(protocol)
         assert measured == pytest.approx(reached, abs=1e-3)
 

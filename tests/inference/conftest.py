@@ -20,7 +20,7 @@ def network() -> Network:
 
 @pytest.fixture(scope="session")
 def predictor(network: Network) -> Predictor:
-    return Predictor(network, KEEP_ALL, device="cpu")
+    return Predictor(network, KEEP_ALL, device="cpu", precision="float32")
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_both_flips_of_a_scale_share_one_call(predictor: Predictor) -> None:
 
 
 def test_the_network_never_sees_more_than_max_pixels() -> None:
-    predictor = Predictor(tagseg.build_model("resnet18", 2), device="cpu", max_pixels=256 * 256)
+    predictor = Predictor(tagseg.build_model("resnet18", 2), device="cpu", precision="float32", max_pixels=256 * 256)
     seen: list[int] = []
     predictor.engine.prepared.register_forward_hook(lambda _m, args, _o: seen.append(args[0][:, 0].numel()))
     list(predictor.predict_many([wavy(140, 200, seed) for seed in range(3)], batch_size=8, quality=True))

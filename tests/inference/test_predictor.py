@@ -62,7 +62,7 @@ def test_pictures_are_resized_as_pil_does(scale: float, picture: Picture) -> Non
 
 
 def test_scores_decide_unless_tags_are_given(network: Network, picture: Picture) -> None:
-    strict = Predictor(network, InferenceSettings(cutoffs=1.0), device="cpu")
+    strict = Predictor(network, InferenceSettings(cutoffs=1.0), device="cpu", precision="float32")
     found = strict.predict(picture)
     assert (found.labels, found.protocol) == ((), "predicted-tags")
     assert not found.mask.any()
@@ -99,7 +99,7 @@ def test_crf_refines_what_pruning_left(predictor: Predictor, picture: Picture) -
 
 def test_a_batch_with_crf_is_what_each_picture_gets_alone(network: Network) -> None:
     settings = InferenceSettings(cutoffs=0.0)
-    predictor = Predictor(network, settings, device="cpu")
+    predictor = Predictor(network, settings, device="cpu", precision="float32")
     pictures = [wavy(64, 80, seed) for seed in range(3)]
     scores = sorted(score for picture in pictures for score in predictor.predict(picture).scores.values())
     # So high that the pictures differ in how many classes they keep.
@@ -136,7 +136,7 @@ def test_what_is_no_picture_is_refused(predictor: Predictor, wrong: object, mess
 
 
 def test_grey_networks_see_grey(picture: Picture) -> None:
-    grey = Predictor(tagseg.build_model("resnet18", ["a"], in_channels=1), KEEP_ALL, device="cpu")
+    grey = Predictor(tagseg.build_model("resnet18", ["a"], in_channels=1), KEEP_ALL, device="cpu", precision="float32")
     same = np.repeat(picture.mean(2, keepdims=True).round().astype(np.uint8), 3, 2)
     assert grey.predict(picture).mask.shape == (64, 80)
     assert np.array_equal(grey.predict(same).mask, grey.predict(same[..., 0]).mask)
@@ -145,7 +145,9 @@ def test_grey_networks_see_grey(picture: Picture) -> None:
 
 
 def test_many_classes_need_16_bits(picture: Picture, tmp_path: Path) -> None:
-    found = Predictor(tagseg.build_model("resnet18", 300), device="cpu").predict(picture, tags=["class 299"])
+    found = Predictor(tagseg.build_model("resnet18", 300), device="cpu", precision="float32").predict(
+        picture, tags=["class 299"]
+    )
     assert found.mask.dtype == np.uint16
     found = replace(found, mask=np.full_like(found.mask, 299))
     assert found.labels == ("class 299",)
@@ -167,10 +169,10 @@ def test_json_says_all_but_the_pixels(predictor: Predictor, picture: Picture) ->
 
 def test_a_cams_background_can_be_set(picture: Picture) -> None:
     cam = tagseg.build_cam("resnet18", ["a", "b"])
-    plain = Predictor(cam, device="cpu").predict(picture, tags=["a"])
+    plain = Predictor(cam, device="cpu", precision="float32").predict(picture, tags=["a"])
     assert plain.probabilities[0] == pytest.approx(0.1)
     none = replace(plain.settings, background=2.0)
-    assert not Predictor(cam, none, device="cpu").predict(picture, tags=["a"]).mask.any()
+    assert not Predictor(cam, none, device="cpu", precision="float32").predict(picture, tags=["a"]).mask.any()
     with pytest.raises(ValueError, match="settings.background is for CAM"):
         Predictor(tagseg.build_model("resnet18", ["a", "b"]), none)
 
@@ -193,7 +195,7 @@ def test_wrong_options_are_refused(network: Network) -> None:
 
 def test_a_network_in_training_stays_in_training(picture: Picture) -> None:
     network = tagseg.build_model("resnet18", ["a"]).train()
-    predictor = Predictor(network, KEEP_ALL, device="cpu")
+    predictor = Predictor(network, KEEP_ALL, device="cpu", precision="float32")
     first, second = predictor.predict(picture), predictor.predict(picture)
     assert network.training
     assert np.array_equal(first.probabilities, second.probabilities)

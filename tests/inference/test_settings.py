@@ -76,13 +76,13 @@ def test_cutoffs_separate_what_can_be_separated() -> None:
 def test_cutoffs_are_tuned_on_tagged_pictures() -> None:
     data = shapes(6, size=64)
     torch.manual_seed(0)
-    predictor = Predictor(tagseg.build_model("resnet18", data.classes), device="cpu")
+    predictor = Predictor(tagseg.build_model("resnet18", data.classes), device="cpu", precision="float32")
     chosen = tune_on_tags(predictor, data)
     scores = [list(predictor.predict(data[index][0]).scores.values()) for index in range(len(data))]
     assert chosen.cutoffs == pytest.approx(tune_cutoffs(scores, data.tags), abs=1e-4)
     assert (chosen.chosen_from, chosen.scales) == ("tags", predictor.settings.scales)
     with pytest.raises(ValueError, match="the pictures' tags have the classes disc"):
-        tune_on_tags(Predictor(tagseg.build_model("resnet18", ["a"]), device="cpu"), data)
+        tune_on_tags(Predictor(tagseg.build_model("resnet18", ["a"]), device="cpu", precision="float32"), data)
 
 
 def test_a_class_without_positives_keeps_the_papers_cutoff() -> None:

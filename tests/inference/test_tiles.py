@@ -56,8 +56,10 @@ def test_a_picture_that_fits_is_one_tile() -> None:
 def test_tiles_leave_no_trace() -> None:
     network = PixelByPixel(3)
     picture = wavy(700, 500)
-    whole = Predictor(network, KEEP_ALL, device="cpu").predict(picture)
-    tiled = Predictor(network, KEEP_ALL, device="cpu", max_pixels=256 * 256).predict(picture, probabilities=True)
+    whole = Predictor(network, KEEP_ALL, device="cpu", precision="float32").predict(picture)
+    tiled = Predictor(network, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(
+        picture, probabilities=True
+    )
     assert np.abs(whole.probabilities - tiled.probabilities).max() < 1e-5
     assert (whole.mask == tiled.mask).mean() > 0.9999
     assert tiled.scores == pytest.approx(whole.scores)
@@ -65,8 +67,10 @@ def test_tiles_leave_no_trace() -> None:
 
 def test_tiles_of_a_real_network_agree_with_the_whole(network: Network) -> None:
     picture = wavy(400, 300)
-    whole = Predictor(network, KEEP_ALL, device="cpu").predict(picture)
-    tiled = Predictor(network, KEEP_ALL, device="cpu", max_pixels=256 * 256).predict(picture, probabilities=True)
+    whole = Predictor(network, KEEP_ALL, device="cpu", precision="float32").predict(picture)
+    tiled = Predictor(network, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(
+        picture, probabilities=True
+    )
     assert np.abs(whole.probabilities - tiled.probabilities).mean() < 0.05
     steps = np.abs(np.diff(tiled.probabilities, axis=1)).max((0, 2))  # from each row to the next
     assert steps.max() < 2 * np.abs(np.diff(whole.probabilities, axis=1)).max()
@@ -74,7 +78,7 @@ def test_tiles_of_a_real_network_agree_with_the_whole(network: Network) -> None:
 
 def test_a_large_picture_never_has_all_classes_in_memory() -> None:
     picture = wavy(1000, 256)
-    predictor = Predictor(tagseg.build_model("resnet18", 100), device="cpu", max_pixels=256 * 256)
+    predictor = Predictor(tagseg.build_model("resnet18", 100), device="cpu", precision="float32", max_pixels=256 * 256)
     with PeakBytes() as memory:
         found = predictor.predict(picture, tags=["class 1", "class 2"])
     assert memory.peak < 101 * picture.shape[0] * picture.shape[1] * 4 * 2 / 3
@@ -84,7 +88,7 @@ def test_a_large_picture_never_has_all_classes_in_memory() -> None:
 
 
 def test_tiles_that_are_not_remembered_are_seen_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = Predictor(PixelByPixel(3), KEEP_ALL, device="cpu", max_pixels=256 * 256)
+    predictor = Predictor(PixelByPixel(3), KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256)
     expected = predictor.predict(wavy(600, 256)).mask
     monkeypatch.setattr("tagseg.inference.segment._MOST_VALUES", 4 * 256 * 256)
     assert np.array_equal(predictor.predict(wavy(600, 256)).mask, expected)
@@ -92,6 +96,6 @@ def test_tiles_that_are_not_remembered_are_seen_again(monkeypatch: pytest.Monkey
 
 def test_cam_sees_large_pictures_reduced() -> None:
     cam = tagseg.build_cam("resnet18", ["a", "b"])
-    found = Predictor(cam, KEEP_ALL, device="cpu", max_pixels=256 * 256).predict(wavy(300, 500))
+    found = Predictor(cam, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(wavy(300, 500))
     assert found.mask.shape == (300, 500)
     assert found.settings.scales[0] < 1

@@ -30,7 +30,8 @@ def load(
     Args:
         path: a run's folder, or a model's file.
         device: `auto` takes the first GPU if there is one.
-        precision: `auto` computes in bfloat16 on a GPU where that is safe; or `float32`, `bfloat16`.
+        precision: `auto` computes in bfloat16, where that is safe, on devices that are faster in it; or `float32`,
+            `bfloat16`.
         max_pixels: the most pixels that the network sees at once; larger pictures go through it in tiles.
     """
     file = Path(path).expanduser()
