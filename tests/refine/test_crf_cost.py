@@ -13,17 +13,18 @@ from tests.refine.test_crf import random_case
 
 
 class Work(TorchDispatchMode):
-    """Counts sorts, of which a lattice takes one, and products with sparse matrices."""
+    """Counts operations, sorts, of which a lattice takes one, and products with sparse matrices."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.sorts = self.products = self.elements = 0
+        self.operations = self.sorts = self.products = self.elements = 0
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.__name__
+        self.operations += 1
         self.sorts += name.startswith("sort.")
         if name.startswith("_embedding_bag"):
             self.products += 1
@@ -58,6 +59,12 @@ def test_an_iteration_is_eight_products() -> None:
 def test_lattices_are_built_once_for_all_iterations_and_the_gaussian_one_once_for_a_size() -> None:
     assert work_of(23, 41, active=2, classes=3).sorts == 2
     assert work_of(23, 41, active=3, classes=3, iterations=20).sorts == 1
+
+
+def test_a_lattice_is_built_in_few_operations() -> None:
+    """A GPU waits for each to be started: on one picture that takes longer than computing it."""
+    work_of(22, 40, active=3, classes=3)
+    assert work_of(22, 40, active=3, classes=3, iterations=0).operations <= 230
 
 
 @pytest.mark.parametrize(("classes", "iterations"), [(21, 2), (21, 20), (81, 2)])

@@ -1,10 +1,12 @@
 """The GPU's kernels, beside the plain operations that they replace."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from tagseg.refine._sparse import EqualRows, SparseRows
+from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces
 from tagseg.refine.crf import _shares
 from tests.conftest import KERNEL_DEVICE
 
@@ -28,6 +30,10 @@ def skewed_rows(columns: int) -> SparseRows:
     return SparseRows(torch.randint(0, columns, (entries,), dtype=torch.int32), starts, torch.rand(entries))
 
 
+def cut(matrix: SparseRows) -> tuple[Tensor, Tensor]:
+    return cut_into_pieces(matrix.starts, len(matrix.columns))
+
+
 @every_number_of_channels
 def test_product_with_equal_rows(channels: int) -> None:
     matrix, dense = equal_rows(1100 // channels, 3, 50), torch.randn(50, channels)
@@ -38,7 +44,7 @@ def test_product_with_equal_rows(channels: int) -> None:
 @every_number_of_channels
 def test_product_with_rows_in_pieces(channels: int) -> None:
     matrix, dense = skewed_rows(50), torch.randn(50, channels)
-    pieces, first_pieces = matrix.pieces
+    pieces, first_pieces = cut(matrix)
     sums = kernels.weighted_sums(*on_device(matrix.columns, pieces, matrix.weights, dense))
     torch.testing.assert_close(kernels.sums_of_rows(first_pieces.to(KERNEL_DEVICE), sums).cpu(), matrix @ dense)
 
@@ -47,9 +53,22 @@ def test_no_piece_is_long() -> None:
     """A GPU waits for the longest."""
     matrix = skewed_rows(50)
     ends = torch.tensor([len(matrix.columns)])
-    pieces, first_pieces = matrix.pieces
+    pieces, first_pieces = cut(matrix)
     assert torch.cat([pieces, ends]).diff().max() <= 64
     assert torch.equal(pieces[first_pieces.long()], matrix.starts)
+
+
+def test_pieces_of_a_matrix_above_another() -> None:
+    matrices = [skewed_rows(50) for _ in range(2)]
+    upper, lower = (replace(matrix, pieces=cut(matrix)) for matrix in matrices)
+    both = upper.above(lower)
+    assert both.pieces is not None
+    pieces, first_pieces = both.pieces
+    assert torch.equal(pieces[first_pieces.long()], both.starts)
+    dense = torch.randn(50, 4)
+    sums = kernels.weighted_sums(*on_device(both.columns, pieces, both.weights, dense))
+    product = kernels.sums_of_rows(first_pieces.to(KERNEL_DEVICE), sums).cpu()
+    torch.testing.assert_close(product, torch.cat([matrix @ dense for matrix in matrices]))
 
 
 @every_number_of_channels

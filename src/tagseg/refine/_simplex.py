@@ -1,13 +1,20 @@
 """Where a point of a feature space lies in the permutohedral lattice: its simplex, and its place in that.
 
 Everything is rounded to float32 where the reference implementation rounds, because features often fall exactly between
-two simplices.
+two simplices. All coordinates are computed at once where that is possible: on a GPU each operation costs its start.
 """
 
+from collections.abc import Sequence
 from math import sqrt
 
 import torch
 from torch import Tensor
+
+
+def to_device(numbers: Sequence[object], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor of a few numbers, without waiting until the device has done all it was told before."""
+    # CUDA has taken a copy when this returns; other devices may read the numbers when they are gone.
+    return torch.tensor(numbers, dtype=dtype).to(device, non_blocking=device.type == "cuda")
 
 
 def elevate(features: Tensor) -> Tensor:
@@ -15,15 +22,18 @@ def elevate(features: Tensor) -> Tensor:
 
     The scale makes splat, blur and slice together a Gaussian of standard deviation 1.
     """
-    dims = len(features)
+    dims, pixels = features.shape
     deviation = torch.tensor(sqrt(2 / 3) * (dims + 1), dtype=torch.float32).item()
-    elevated = features.new_empty(dims + 1, features.shape[1])
-    above = torch.zeros_like(features[0])
-    for axis in range(dims, 0, -1):
-        scaled = features[axis - 1] * (deviation / sqrt(axis * (axis + 1)))
-        elevated[axis] = above - axis * scaled
-        above = above + scaled
-    elevated[0] = above
+    axes = range(1, dims + 1)
+    factors = [[deviation / sqrt(axis * (axis + 1)) for axis in axes], axes]
+    factor, number = to_device(factors, torch.float32, features.device)[:, :, None].unbind()
+    scaled = features * factor
+    elevated = features.new_zeros(dims + 1, pixels)
+    # One after another, because cumsum would round at the end only.
+    sums, terms = elevated.unbind(), scaled.unbind()
+    for axis in reversed(axes):
+        torch.add(sums[axis], terms[axis - 1], out=sums[axis - 1])
+    elevated[1:].sub_(scaled.mul_(number))
     return elevated
 
 
@@ -31,31 +41,27 @@ def enclosing_simplex(elevated: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Find the simplex around each elevated feature [d + 1, pixels].
 
     Returns:
-        The corner of the simplex whose coordinates are all multiples of d + 1, int64; the place of each coordinate when
-        the offsets from that corner are sorted from large to small, int64; these offsets. The first and the last are in
+        The corner of the simplex whose coordinates are all multiples of d + 1; the place of each coordinate when the
+        offsets from that corner are sorted from small to large, int64; these offsets. The first and the last are in
         units of d + 1; all are [d + 1, pixels].
     """
     size = len(elevated)
-    origin = (elevated * (1 / size)).round()
-    offset = elevated - origin * size
-    rank = torch.zeros_like(origin, dtype=torch.int8)
-    for first in range(size - 1):
-        behind = offset[first] < offset[first + 1 :]
-        rank[first] += behind.sum(0, dtype=torch.int8)
-        rank[first + 1 :] += ~behind
+    origin = (elevated * (1 / size)).round_()
+    offset = elevated.sub(origin, alpha=size)
+    # Each pair is compared once: of equal offsets the first counts as the larger.
+    last = torch.arange(size - 1, -1, -1, dtype=torch.int8, device=elevated.device)[:, None]
+    below = (offset[:, None] < offset).bitwise_and_(last[:, None] > last).view(torch.int8)
+    place = below.sum(0, dtype=torch.int8).sub_(below.sum(1, dtype=torch.int8)).add_(last)
     # Rounding can leave the plane; the coordinates that moved most go back by one step, and the order turns with them.
-    rank += origin.sum(0).to(torch.int8)
-    step = (rank < 0).to(torch.int8) - (rank >= size).to(torch.int8)
-    rank += step * size
+    place -= origin.sum(0).to(torch.int8)
+    step = place.div(size, rounding_mode="floor")
+    place.sub_(step, alpha=size)
     origin += step
-    offset = (elevated - origin * size) * (1 / size)
-    return origin.long(), rank.long(), offset
+    offset = elevated.sub(origin, alpha=size).mul_(1 / size)
+    return origin, place.long(), offset
 
 
-def barycentric(rank: Tensor, offset: Tensor) -> Tensor:
+def barycentric(place: Tensor, offset: Tensor) -> Tensor:
     """The weight of each of the d + 1 corners of a pixel's simplex, from offsets [d + 1, pixels]; they sum to 1."""
-    ascending = torch.empty_like(offset).scatter_(0, len(rank) - 1 - rank, offset)
-    weights = torch.empty_like(offset)
-    weights[1:] = ascending[1:] - ascending[:-1]
-    weights[0] = ascending[0] + (1 - ascending[-1])
-    return weights
+    ascending = torch.empty_like(offset).scatter_(0, place, offset)
+    return ascending.diff(dim=0, prepend=ascending[-1:] - 1)

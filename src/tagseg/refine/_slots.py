@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tagseg.refine._simplex import to_device
+
 
 @dataclass(frozen=True)
 class Slots:
@@ -14,9 +16,10 @@ class Slots:
     all of them. Pictures with fewer slots than others leave their last ones empty.
 
     Attributes:
-        classes: a class of each slot, int64 [pictures, slots].
+        classes: a class of each slot, int64 [pictures, slots], counted through all pictures.
         copies: how many classes each slot stands for, 0 if it is empty, float32 [pictures, slots].
-        of_class: the slot of each class, one beyond the last if it takes no part, int64 [pictures, classes].
+        of_class: the slot of each class, one beyond the last if it takes no part, int64 [pictures, classes], counted
+            through all pictures.
     """
 
     classes: Tensor
@@ -33,7 +36,7 @@ class Slots:
         Returns:
             [pictures, pixels, slots]: a step of the lattice moves all classes of a pixel at once.
         """
-        rows = probs.flatten(0, 1)[_rows_of_a_batch(self.classes, probs.shape[1])]
+        rows = probs.flatten(0, 1)[self.classes]
         logs = rows.clamp_(clip, 1).log_().masked_fill_(self.copies[:, :, None] == 0, float("-inf"))
         return logs.transpose(1, 2).contiguous()
 
@@ -42,29 +45,37 @@ class Slots:
         pictures, pixels, slots = shares.shape
         rows = shares.new_zeros(pictures, slots + 1, pixels)
         rows[:, :-1] = shares.transpose(1, 2)
-        return rows.flatten(0, 1)[_rows_of_a_batch(self.of_class, slots + 1)]
+        return rows.flatten(0, 1)[self.of_class]
 
 
-def _rows_of_a_batch(rows: Tensor, rows_of_picture: int) -> Tensor:
-    """Rows of each picture, [pictures, n], as rows of all pictures below each other."""
-    return rows + rows_of_picture * torch.arange(len(rows), device=rows.device)[:, None]
-
-
-def assign_slots(occurs: Tensor, present: Tensor, *, power_of_two: bool) -> Slots:
+def assign_slots(occurs: Tensor, present: Tensor, device: torch.device, *, power_of_two: bool) -> Slots:
     """Give each class that occurs a slot, in their order, and those that do not occur the next one together.
 
     Args:
-        occurs: whether a class is anywhere above the clip, [pictures, classes].
-        present: whether a class takes part at all, [pictures, classes].
+        occurs: whether a class is anywhere above the clip, [pictures, classes], on the CPU.
+        present: whether a class takes part at all, [pictures, classes], on the CPU.
+        device: where the slots are needed.
         power_of_two: round the number of slots up to one.
     """
-    active, silent = occurs & present, present & ~occurs
-    count = active.sum(1, keepdim=True)
-    slots = int((count + silent.any(1, keepdim=True)).max())
+    # So few numbers are sorted out in Python sooner than a GPU starts the first of many operations.
+    number = occurs.shape[1]
+    groups = []
+    for above_clip, taking_part in zip(occurs.tolist(), present.tolist(), strict=True):
+        silent = [k for k in range(number) if taking_part[k] and not above_clip[k]]
+        groups.append([[k] for k in range(number) if taking_part[k] and above_clip[k]] + [silent] * bool(silent))
+    slots = max(len(picture) for picture in groups)
     if power_of_two:
         slots = 1 << (slots - 1).bit_length()
-    of_class = torch.where(active, active.cumsum(1) - 1, torch.where(silent, count, slots))
-    numbers = torch.arange(occurs.shape[1], device=occurs.device).expand_as(of_class)
-    classes = numbers.new_zeros(len(occurs), slots + 1).scatter_(1, of_class, numbers)
-    copies = torch.zeros_like(classes, dtype=torch.float32).scatter_add_(1, of_class, torch.ones_like(of_class).float())
-    return Slots(classes[:, :-1], copies[:, :-1].contiguous(), of_class)
+
+    classes, copies, of_class = [], [], []
+    for row, picture in enumerate(groups):
+        empty = slots - len(picture)
+        classes.append([row * number + group[0] for group in picture] + [row * number] * empty)
+        copies.append([len(group) for group in picture] + [0] * empty)
+        slot_of = {k: slot for slot, group in enumerate(picture) for k in group}
+        of_class.append([row * (slots + 1) + slot_of.get(k, slots) for k in range(number)])
+    return Slots(
+        to_device(classes, torch.int64, device),
+        to_device(copies, torch.float32, device),
+        to_device(of_class, torch.int64, device),
+    )

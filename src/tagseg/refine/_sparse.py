@@ -1,7 +1,6 @@
 """Sparse matrices that multiply many channels at once: the steps of a filter on a lattice."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -44,28 +43,45 @@ class SparseRows:
         columns: the column of every entry, row after row, int32 [entries].
         starts: the position of every row's first entry, int32 [rows].
         weights: the value of every entry, [entries].
+        pieces: how `cut_into_pieces` cuts the rows, where Triton's kernels compute the products.
     """
 
     columns: Tensor
     starts: Tensor
     weights: Tensor
+    pieces: tuple[Tensor, Tensor] | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
-        if triton_runs(dense):
+        if self.pieces:
             from tagseg.refine._sparse_triton import sums_of_rows, weighted_sums
 
             pieces, first_pieces = self.pieces
             return sums_of_rows(first_pieces, weighted_sums(self.columns, pieces, self.weights, dense))
         return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.weights)
 
-    @cached_property
-    def pieces(self) -> tuple[Tensor, Tensor]:
-        """The position of every piece's first entry, and every row's first piece, both int32.
+    def above(self, other: "SparseRows") -> "SparseRows":
+        """The matrix with the rows of this one and then those of another."""
+        entries = len(self.columns)
+        columns = torch.cat([self.columns, other.columns])
+        starts = torch.cat([self.starts, other.starts + entries])
+        pieces = None
+        if self.pieces and other.pieces:
+            (cuts, firsts), (other_cuts, other_firsts) = self.pieces, other.pieces
+            pieces = torch.cat([cuts, other_cuts + entries]), torch.cat([firsts, other_firsts + len(cuts)])
+        return SparseRows(columns, starts, torch.cat([self.weights, other.weights]), pieces)
 
-        The entries are cut before every row and after every 64. Where both fall together one piece is empty, so that
-        the number of pieces is known without waiting for the device.
-        """
-        cuts = torch.arange(0, len(self.columns), _PIECE, device=self.starts.device, dtype=torch.int32)
-        rows = torch.arange(len(self.starts), device=self.starts.device, dtype=torch.int32)
-        return torch.cat([self.starts, cuts]).sort().values, rows + (self.starts + (_PIECE - 1)) // _PIECE
+
+def cut_into_pieces(starts: Tensor, entries: int) -> tuple[Tensor, Tensor]:
+    """The position of every piece's first entry, and every row's first piece, both int32.
+
+    The entries are cut before every row and after every 64. Where both fall together one piece is empty, so that the
+    number of pieces is known without waiting for the device.
+
+    Args:
+        starts: the position of every row's first entry, int32 [rows].
+        entries: how many entries all rows have together.
+    """
+    cuts = torch.arange(0, entries, _PIECE, device=starts.device, dtype=torch.int32)
+    rows = torch.arange(len(starts), device=starts.device, dtype=torch.int32)
+    return torch.cat([starts, cuts]).sort().values, rows.add_((starts + (_PIECE - 1)) // _PIECE)

@@ -1,10 +1,10 @@
 """Products with sparse matrices on a GPU, as Triton kernels.
 
 `torch.nn.functional.embedding_bag` gives the same, but leaves most of a GPU idle where channels are few. Every sum is
-taken in a fixed order, so the same input gives the same bits. The number of channels has to be a power of two.
+taken in a fixed order, so the same input gives the same bits. The number of channels has to be a power of two, and the
+tensors have to be on the current GPU: Triton starts kernels there.
 """
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -51,10 +51,9 @@ def _equal_rows_product(
     out = dense.new_empty(rows, channels)
     block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
-    with torch.cuda.device_of(dense):  # Triton starts kernels on the current GPU
-        _equal_rows[(triton.cdiv(rows, block),)](
-            columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
-        )
+    _equal_rows[(-(-rows // block),)](
+        columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
+    )
     return out
 
 
@@ -64,15 +63,15 @@ def _ragged_rows_product(
     rows, channels = len(starts), dense.shape[1]
     out = dense.new_empty(rows, channels)
     block = max(_TILE // (channels * at_once), 1)
-    with torch.cuda.device_of(dense):
-        _ragged_rows[(triton.cdiv(rows, block),)](
-            columns, starts, weights, dense, out, rows, entries, channels, at_once, block
-        )
+    _ragged_rows[(-(-rows // block),)](columns, starts, weights, dense, out, rows, entries, channels, at_once, block)
     return out
 
 
-# Sizes differ from picture to picture: compiled code must not depend on what divides them.
-@triton.jit(do_not_specialize=["rows", "rows_of_picture"])  # type: ignore[untyped-decorator]
+# Sizes differ from picture to picture: compiled code must not depend on what divides them, nor on where the matrix of
+# an axis begins among those of all axes.
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["rows", "rows_of_picture"], do_not_specialize_on_alignment=["columns", "weights"]
+)
 def _equal_rows(  # type: ignore[no-untyped-def]
     columns, weights, dense, scores, copies, out, rows, rows_of_picture,
     entries: tl.constexpr, channels: tl.constexpr, block: tl.constexpr,

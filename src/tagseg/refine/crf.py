@@ -7,16 +7,17 @@ kernel) or in place and colour (bilateral kernel). The results are those of the 
 
 from dataclasses import replace
 from functools import lru_cache
-from math import inf
+from math import inf, isfinite
 
 import torch
 from torch import Tensor
 
 from tagseg._checks import require_finite, require_shape
 from tagseg._kernels import triton_runs
-from tagseg.refine._slots import assign_slots
-from tagseg.refine._sparse import EqualRows, SparseRows
-from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
+from tagseg.refine._simplex import to_device
+from tagseg.refine._slots import Slots, assign_slots
+from tagseg.refine._sparse import EqualRows
+from tagseg.refine.lattice import Lattice, add, build_lattice, repeat, with_axes
 
 # Pixels that are computed together: what keeps a GPU busy, at about 400 bytes each, and what stays near a CPU's caches.
 _MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**21, 2**16
@@ -62,10 +63,9 @@ def dense_crf(
         The refined probabilities Q, float32, of the shape of `probs`, which sum to 1 in each pixel.
     """
     _require_image_and_probs(image, probs)
-    if present is None:
-        present = torch.ones(probs.shape[:-2], dtype=torch.bool, device=probs.device)
-    else:
-        _require_present(present, probs)
+    # What the CPU decides on is fetched at once: whenever it waits for a GPU, that has nothing to do next.
+    occurs = _peaks(probs) > clip
+    present = torch.ones_like(occurs) if present is None else _checked_present(present, probs)
     _require_in_range("iterations", iterations, 0, inf)
     _require_in_range("clip", clip, torch.finfo(torch.float32).tiny, 1)
     reaches = {"gaussian_sxy": gaussian_sxy, "bilateral_sxy": bilateral_sxy, "bilateral_srgb": bilateral_srgb}
@@ -76,32 +76,36 @@ def dense_crf(
 
     height, width = image.shape[-2:]
     kept = height * width <= _MOST_PIXELS_KEPT
-    smooth = (_gaussian if kept else _gaussian.__wrapped__)(height, width, gaussian_sxy, gaussian_compat, image.device)
+    build_smooth = _gaussian if kept else _gaussian.__wrapped__
     together = max((_MOST_PIXELS_OF_GPU if image.is_cuda else _MOST_PIXELS_OF_CPU) // (height * width), 1)
-    refined = []
-    for pictures, planes, taking_part in zip(
+    parts = zip(
         _batch(image, 3).split(together),
         _batch(probs, 3).split(together),
+        _batch(occurs, 1).split(together),
         _batch(present, 1).split(together),
         strict=True,
-    ):
-        edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
-        lattice = add(repeat(smooth, len(pictures)), edges)
-        refined.append(_mean_field(lattice, planes.flatten(2).float(), taking_part, clip, iterations))
+    )
+    refined = []
+    with torch.cuda.device_of(image):  # Triton starts kernels on the current GPU
+        smooth = build_smooth(height, width, gaussian_sxy, gaussian_compat, image.device)
+        for pictures, planes, occurring, taking_part in parts:
+            edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
+            lattice = add(repeat(smooth, len(pictures)), edges)
+            slots = assign_slots(occurring, taking_part, image.device, power_of_two=triton_runs(probs))
+            refined.append(_mean_field(lattice, planes.flatten(2).float(), slots, clip, iterations))
     return (refined[0] if len(refined) == 1 else torch.cat(refined)).view(probs.shape)
 
 
-def _mean_field(lattice: Lattice, probs: Tensor, present: Tensor, clip: float, iterations: int) -> Tensor:
+def _mean_field(lattice: Lattice, probs: Tensor, slots: Slots, clip: float, iterations: int) -> Tensor:
     """Let every pixel ask all others again and again which class it is.
 
     Args:
         lattice: the sum of both kernels, over the pixels of all pictures.
         probs: float32 [pictures, classes, pixels].
-        present: which classes take part, [pictures, classes].
+        slots: where the classes are computed.
         clip: the least probability.
         iterations: how often.
     """
-    slots = assign_slots(probs.amax(2) > clip, present, power_of_two=triton_runs(probs))
     log_probs = slots.log_probs(probs, clip)
     shares = _shares(log_probs, slots.copies)
     for _ in range(iterations):
@@ -138,34 +142,33 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
 # Pictures of a set have few sizes, and on them alone this lattice depends.
 @lru_cache(maxsize=4)
 def _gaussian(height: int, width: int, sxy: float, compat: float, device: torch.device) -> Lattice:
-    """The kernel of nearness in place, for one picture."""
-    return _normalised(build_lattice(_scaled([(_place(height, width, device), sxy)])), compat)
+    """The kernel of nearness in place, for one picture, in as many steps as the other kernel takes."""
+    features = torch.empty(2, 1, height, width, device=device, dtype=torch.float32)
+    _set_place(features)
+    return with_axes(_normalised(build_lattice(_scaled(features, [sxy, sxy])), compat), 6)
 
 
 def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Lattice:
     """The kernel of nearness in place and colour, for pictures [B, 3, H, W]."""
-    height, width = pictures.shape[2:]
-    place = _place(height, width, pictures.device).repeat(1, len(pictures))
-    features = _scaled([(place, sxy), (_colour(pictures), srgb)])
-    return _normalised(build_lattice(features, len(pictures)), compat)
-
-
-def _place(height: int, width: int, device: torch.device) -> Tensor:
-    """Column and row of every pixel, [2, pixels]."""
-    rows, columns = torch.arange(height, device=device), torch.arange(width, device=device)
-    return torch.stack([columns.repeat(height), rows.repeat_interleave(width)])
-
-
-def _colour(pictures: Tensor) -> Tensor:
-    """Red, green and blue of every pixel from 0 to 255, [3, pixels]."""
+    count, _, height, width = pictures.shape
+    features = pictures.new_empty(5, count, height, width, dtype=torch.float32)
+    _set_place(features)
     levels = pictures if pictures.dtype == torch.uint8 else (pictures * 255).round()
-    return levels.transpose(0, 1).flatten(1)
+    features[2:] = levels.transpose(0, 1)
+    return _normalised(build_lattice(_scaled(features, [sxy, sxy, srgb, srgb, srgb]), count), compat)
 
 
-def _scaled(parts: list[tuple[Tensor, float]]) -> Tensor:
-    """Stack features [d, pixels], each divided by its reach, so that a reach becomes 1."""
+def _set_place(features: Tensor) -> None:
+    """Write column and row of every pixel into the first two of features [d, pictures, H, W]."""
+    height, width = features.shape[2:]
+    features[0] = torch.arange(width, device=features.device)
+    features[1] = torch.arange(height, device=features.device)[:, None]
+
+
+def _scaled(features: Tensor, reaches: list[float]) -> Tensor:
+    """Divide each of the features [d, ...] by its reach, so that a reach becomes 1, and flatten them to [d, pixels]."""
     # The divisor is a tensor on purpose: on a GPU torch multiplies by a number's inverse, which rounds differently.
-    return torch.cat([part.float() / part.new_full((1, 1), reach, dtype=torch.float32) for part, reach in parts])
+    return features.flatten(1).div_(to_device(reaches, torch.float32, features.device)[:, None])
 
 
 def _normalised(lattice: Lattice, compat: float) -> Lattice:
@@ -178,7 +181,7 @@ def _normalised(lattice: Lattice, compat: float) -> Lattice:
     norm = (brightness + 1e-20).rsqrt()
     return replace(
         lattice,
-        splat=SparseRows(splat.columns, splat.starts, splat.weights * norm.squeeze(1)[splat.columns]),
+        splat=replace(splat, weights=splat.weights * norm.squeeze(1)[splat.columns]),
         slice=EqualRows(read.columns, read.weights * (compat * norm)),
     )
 
@@ -206,24 +209,39 @@ def _require_image_and_probs(image: Tensor, probs: Tensor) -> None:
     if image.device != probs.device:
         raise ValueError(f"probs is on {probs.device} but image is on {image.device}; both must be on the same device")
     if image.is_floating_point():
-        require_finite("image", image)
-        _require_in_range("the darkest value of a floating-point image", float(image.min()), 0, 1)
-        _require_in_range("the brightest value of a floating-point image", float(image.max()), 0, 1)
+        darkest, brightest = _extremes("image", image, image.amin(), image.amax()).tolist()
+        _require_in_range("the darkest value of a floating-point image", darkest, 0, 1)
+        _require_in_range("the brightest value of a floating-point image", brightest, 0, 1)
     elif image.dtype != torch.uint8:
         raise ValueError(f"image must be uint8, or floating point in [0, 1], got {image.dtype}")
-    require_finite("probs", probs)
-    _require_in_range("the least value of probs", float(probs.min()), 0, inf)
 
 
-def _require_present(present: Tensor, probs: Tensor) -> None:
-    """Refuse what does not say of each class of each picture whether it takes part, or lets none take part."""
+def _peaks(probs: Tensor) -> Tensor:
+    """The largest probability of each class of each picture, on the CPU; refuse what is not finite or negative."""
+    extremes = _extremes("probs", probs, probs.amin((-2, -1)), probs.amax((-2, -1)))
+    _require_in_range("the least value of probs", float(extremes.min()), 0, inf)
+    return extremes[1]
+
+
+def _extremes(name: str, tensor: Tensor, least: Tensor, largest: Tensor) -> Tensor:
+    """The least and the largest values of a tensor, on the CPU; refuse a tensor that is not finite."""
+    extremes = torch.stack([least, largest]).float().cpu()
+    if not isfinite(extremes.sum()):  # a NaN is both the least and the largest
+        require_finite(name, tensor)
+    return extremes
+
+
+def _checked_present(present: Tensor, probs: Tensor) -> Tensor:
+    """Say on the CPU which classes take part; refuse what does not say it of each class, or lets none take part."""
     if present.dtype != torch.bool or present.shape != probs.shape[:-2]:
         raise ValueError(
             f"present must be bool {list(probs.shape[:-2])}, like probs without height and width, "
             f"got {present.dtype} {list(present.shape)}"
         )
+    present = present.cpu()
     if not present.any(-1).all():
         raise ValueError("present must have at least one class in each picture, got a picture without any")
+    return present
 
 
 def _require_in_range(name: str, value: float, low: float, high: float) -> None:

@@ -6,15 +6,16 @@ d + 1 axes of the lattice (blur) and reads the pixels back (slice). Every step i
 alone, so each is a sparse matrix that is built once and then applied to any number of channels.
 """
 
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from math import prod
 
 import torch
 from torch import Tensor
 
-from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex
-from tagseg.refine._sparse import EqualRows, SparseRows
+from tagseg._kernels import triton_runs
+from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex, to_device
+from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces
 
 
 @dataclass(frozen=True)
@@ -23,20 +24,24 @@ class Lattice:
 
     Attributes:
         splat: from the pixels to the lattice points.
-        blurs: from the points to the points, one for each axis, to be applied in this order.
+        blurs: from the points to the points, one for each axis, to be applied in this order: [axes, points, entries].
         slice: from the points back to the pixels.
     """
 
     splat: SparseRows
-    blurs: tuple[EqualRows, ...]
+    blurs: EqualRows
     slice: EqualRows
 
     def spread(self, values: Tensor) -> Tensor:
         """Splat and blur values [pixels, channels]: what `slice` has still to read, [points, channels]."""
         points = self.splat @ values
-        for blur in self.blurs:
+        for blur in self._blur_of_axis:
             points = blur @ points
         return points
+
+    @cached_property
+    def _blur_of_axis(self) -> list[EqualRows]:
+        return [EqualRows(*blur) for blur in zip(self.blurs.columns, self.blurs.weights, strict=True)]
 
     def filter(self, values: Tensor) -> Tensor:
         """Replace each pixel's values [pixels, channels] by a sum over all pixels, weighted by nearness in features."""
@@ -51,66 +56,67 @@ def build_lattice(features: Tensor, pictures: int = 1) -> Lattice:
         pictures: how many pictures there are, all of one size; each is filtered by itself.
     """
     dims, pixels = features.shape
-    origin, rank, offset = enclosing_simplex(elevate(features))
-    strides, codes = _corner_codes(origin, rank, pictures)
-    weights = barycentric(rank, offset)
+    origin, place, offset = enclosing_simplex(elevate(features))
+    codes, neighbours = _corner_codes(origin, place, pictures)
+    weights = barycentric(place, offset)
 
     # One sort names the lattice points and lists the pixels around each of them.
     sorted_codes, order = codes.flatten().sort(stable=True)
     is_first = torch.ones_like(sorted_codes, dtype=torch.bool)
-    is_first[1:] = sorted_codes[1:] != sorted_codes[:-1]
-    starts = is_first.nonzero().squeeze(1)
-    point_of_corner = torch.empty_like(order).scatter_(0, order, is_first.cumsum(0) - 1).view(dims + 1, pixels)
+    torch.ne(sorted_codes[1:], sorted_codes[:-1], out=is_first[1:])
+    firsts = is_first.nonzero().squeeze(1)
+    point = is_first.cumsum(0, dtype=torch.int32).sub_(1)
+    point_of_corner = torch.empty_like(point).scatter_(0, order, point).view(dims + 1, pixels)
 
-    splat = SparseRows(columns=order.int() % pixels, starts=starts.int(), weights=weights.flatten().gather(0, order))
-    blurs = _blurs(sorted_codes[starts], _axis_shifts(strides))
+    starts = firsts.int()
+    pieces = cut_into_pieces(starts, len(order)) if triton_runs(starts) else None
+    splat = SparseRows(order.remainder(pixels).int(), starts, weights.flatten().gather(0, order), pieces)
+    blurs = _blurs(sorted_codes[firsts], neighbours)
     # The blurs add up to more than 1; this factor of the reference implementation brings the sum back near 1.
-    weights = weights.T.div(1 + 2.0**-dims).contiguous()
-    return Lattice(splat, blurs, EqualRows(point_of_corner.T.int().contiguous(), weights))
+    weights = torch.div(weights.T, 1 + 2.0**-dims, out=weights.new_empty(pixels, dims + 1))
+    return Lattice(splat, blurs, EqualRows(point_of_corner.T.contiguous(), weights))
+
+
+def with_axes(lattice: Lattice, axes: int) -> Lattice:
+    """The same filter in more steps, of which the last change nothing."""
+    columns, weights = lattice.blurs.columns, lattice.blurs.weights
+    rests = axes - len(columns)
+    still = torch.zeros_like(weights[:1])
+    still[..., 0] = 1
+    columns = torch.cat([columns, columns[:1, :, :1].expand(rests, -1, columns.shape[2])])
+    return replace(lattice, blurs=EqualRows(columns, torch.cat([weights, still.expand(rests, -1, -1)])))
 
 
 def repeat(lattice: Lattice, pictures: int) -> Lattice:
     """The lattice that filters each of several pictures as this one filters a single picture."""
     if pictures == 1:
         return lattice
-    splat, read = lattice.splat, lattice.slice
-    points, pixels, entries = len(splat.starts), len(read.columns), len(splat.columns)
+    splat, blurs, read = lattice.splat, lattice.blurs, lattice.slice
+    points, pixels = len(splat.starts), len(read.columns)
 
-    def shifted(indices: Tensor, step: int) -> Tensor:
-        return torch.cat([indices + picture * step for picture in range(pictures)])
+    def shifted(indices: Tensor, step: int, dim: int = 0) -> Tensor:
+        return torch.cat([indices + picture * step for picture in range(pictures)], dim)
 
     return Lattice(
-        SparseRows(shifted(splat.columns, pixels), shifted(splat.starts, entries), splat.weights.repeat(pictures)),
-        tuple(EqualRows(shifted(blur.columns, points), blur.weights.repeat(pictures, 1)) for blur in lattice.blurs),
+        reduce(SparseRows.above, [replace(splat, columns=splat.columns + n * pixels) for n in range(pictures)]),
+        EqualRows(shifted(blurs.columns, points, 1), blurs.weights.repeat(1, pictures, 1)),
         EqualRows(shifted(read.columns, points), read.weights.repeat(pictures, 1)),
     )
 
 
 def add(left: Lattice, right: Lattice) -> Lattice:
-    """The lattice that gives the sum of what two filters give, in as many steps as the longer of them."""
-    points, entries = len(left.splat.starts), len(left.splat.columns)
+    """The lattice that gives the sum of what two filters give; both have equally many axes."""
+    points = len(left.splat.starts)
 
-    def stacked(above: EqualRows, below: EqualRows) -> EqualRows:
-        return EqualRows(torch.cat([above.columns, below.columns + points]), torch.cat([above.weights, below.weights]))
+    def joined(one: EqualRows, other: EqualRows) -> EqualRows:
+        # Blurs side by side have more rows, and slices more entries a row: dimension 1 is the one that grows.
+        columns = torch.cat([one.columns, other.columns + points], 1)
+        return EqualRows(columns, torch.cat([one.weights, other.weights], 1))
 
-    return Lattice(
-        SparseRows(
-            torch.cat([left.splat.columns, right.splat.columns]),
-            torch.cat([left.splat.starts, right.splat.starts + entries]),
-            torch.cat([left.splat.weights, right.splat.weights]),
-        ),
-        tuple(
-            stacked(above or _rest(left.blurs[0]), below or _rest(right.blurs[0]))
-            for above, below in zip_longest(left.blurs, right.blurs)
-        ),
-        EqualRows(
-            torch.cat([left.slice.columns, right.slice.columns + points], 1),
-            torch.cat([left.slice.weights, right.slice.weights], 1),
-        ),
-    )
+    return Lattice(left.splat.above(right.splat), joined(left.blurs, right.blurs), joined(left.slice, right.slice))
 
 
-def _corner_codes(origin: Tensor, rank: Tensor, pictures: int) -> tuple[list[int], Tensor]:
+def _corner_codes(origin: Tensor, place: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
     """Give every lattice point one number, so that points compare and sort as integers.
 
     A point's number is the sum of coordinate * stride. It is linear, so that a step along an axis of the lattice adds
@@ -120,67 +126,49 @@ def _corner_codes(origin: Tensor, rank: Tensor, pictures: int) -> tuple[list[int
 
     Args:
         origin: the corner of each pixel's simplex whose remainder is 0, in units of d + 1, [d + 1, pixels].
-        rank: the order of the coordinates in the simplex, [d + 1, pixels].
+        place: the order of the coordinates in the simplex, [d + 1, pixels].
         pictures: how many pictures the pixels belong to.
 
     Returns:
-        The stride of each of the d + 1 coordinates, and the numbers of the corners, integers [d + 1, pixels].
+        The numbers of the corners, integers [d + 1, pixels]; and what a number gains by no step, by one forward and by
+        one back along each axis, [d + 1, 3].
     """
     size = len(origin)
     free = origin[:-1]  # the last coordinate follows from the others, as they sum to 0
-    low = free.amin(1)
+    low, high = free.amin(1), free.amax(1)
     # Corners, and the neighbours that are looked up, reach two steps below and one above the origins.
-    widths = [extent + 4 for extent in (free.amax(1) - low).tolist()]
+    widths = [int(extent) + 4 for extent in (high - low).tolist()]
     widths[-1] += -widths[-1] % size
     span = prod(widths) * size  # of the numbers of one picture
     if span * pictures >= 2**62:
         raise ValueError(f"the features span {prod(widths):.0e} lattice cells, allowed are 1e17; widen the filter")
-    strides = [prod(widths[axis + 1 :]) for axis in range(size - 1)] + [0]
+    strides = [size * prod(widths[axis + 1 :]) for axis in range(size - 1)] + [0]
+    # A step back along an axis: that coordinate loses d, and all others gain 1.
+    back = [sum(strides) // size - stride for stride in strides]
 
     # Sorting 32-bit numbers takes half the time, and they nearly always suffice.
     integer = torch.int32 if span * pictures < 2**30 else torch.int64
-    stride = torch.tensor(strides, device=origin.device)
-    codes = torch.empty_like(origin, dtype=integer)
-    codes[0] = size * ((free - (low - 2)[:, None]) * stride[:-1, None]).sum(0)
-    codes[0].view(pictures, -1).add_(span * torch.arange(pictures, device=codes.device)[:, None])
-    # From one corner to the next every coordinate gains 1, except that one, the last in rank first, loses d instead.
-    losing = torch.empty_like(codes).scatter_(0, size - 1 - rank, stride.to(integer)[:, None].expand_as(rank))
-    for corner in range(1, size):
-        codes[corner] = codes[corner - 1] + (sum(strides) - size * losing[corner - 1])
-    return strides, codes
+    gains = [[stride, 0, -step, step] for stride, step in zip(strides, back, strict=True)]
+    gain = to_device(gains, integer, origin.device)
+    first = free.sub(low[:, None]).to(integer).mul_(gain[:-1, :1]).sum(0, dtype=integer)
+    lowest = 2 * sum(strides)
+    ranges = torch.arange(lowest, lowest + span * pictures, span, dtype=integer, device=origin.device)
+    first.view(pictures, -1).add_(ranges[:, None])
+    # From one corner to the next is a step back along an axis: the last in order first.
+    losing = torch.empty_like(place, dtype=integer).scatter_(0, place, gain[:, 3:].expand_as(place))
+    return torch.cat([first[None], losing[:-1]]).cumsum(0, dtype=integer), gain[:, 1:]
 
 
-def _axis_shifts(strides: list[int]) -> list[int]:
-    """What a step along each lattice axis adds to a point's number: that coordinate gains d, all others lose 1."""
-    return [len(strides) * stride - sum(strides) for stride in strides]
-
-
-def _blurs(points: Tensor, shifts: list[int]) -> tuple[EqualRows, ...]:
+def _blurs(points: Tensor, neighbours: Tensor) -> EqualRows:
     """For each axis the matrix that adds to a point half of its two neighbours there, as far as they exist.
 
     Args:
         points: the numbers of the lattice points, ascending.
-        shifts: what a step along each axis adds to a point's number.
+        neighbours: what a point's number gains by no step, by one forward and by one back along each axis, [axes, 3].
     """
-    axes, count = len(shifts), len(points)
-    sought = points + points.new_tensor(shifts)[:, None]
-    ahead = torch.searchsorted(points, sought).clamp_(max=count - 1)
-    exists = points[ahead] == sought
+    sought = points[:, None] + neighbours[:, None]
+    columns = torch.searchsorted(points, sought, out_int32=True).clamp_(max=len(points) - 1)
+    exists = points[columns] == sought
     # A missing neighbour has no weight; that it points to the row itself costs no memory traffic.
-    here = torch.arange(count, device=points.device).expand(axes, count)
-    forward = torch.where(exists, ahead, here)
-    # What has no point ahead is noted in a place beyond the last, which is then cut off.
-    backward = torch.arange(count + 1, device=points.device).repeat(axes, 1)
-    backward.scatter_(1, torch.where(exists, ahead, count), here)
-    columns = torch.stack([here, forward, backward[:, :-1]], 2).int()
-    weights = (columns != columns[..., :1]).float() * 0.5
-    weights[..., 0] = 1
-    return tuple(EqualRows(*matrix) for matrix in zip(columns, weights, strict=True))
-
-
-def _rest(blur: EqualRows) -> EqualRows:
-    """A step of the same shape that changes nothing."""
-    columns, weights = torch.empty_like(blur.columns), torch.zeros_like(blur.weights)
-    columns.copy_(blur.columns[:, :1])
-    weights[:, 0] = 1
-    return EqualRows(columns, weights)
+    columns = torch.where(exists, columns, columns[..., :1])
+    return EqualRows(columns, exists * to_device([1, 0.5, 0.5], torch.float32, points.device))
