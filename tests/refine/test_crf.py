@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tagseg import dense_crf
-from tagseg.bench.crf import authors_crf, scene
+from tagseg.benchmarks.crf import authors_crf, scene
 from tests.conftest import Reference
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "crf.npz"

@@ -42,9 +42,9 @@ def bench_train(device: torch.device) -> Findings:
         (*steps, _compare_readers()),
         (
             growth("a step of ResNet-50, uncompiled", "pictures a batch", _batches(device),
-                   lambda batch: _Steps("resnet50", 224, batch, device).fast, device=device),
+                   lambda batch: TrainingSteps("resnet50", 224, batch, device).fast, device=device),
             growth("a step of ResNet-50, uncompiled", "pixels a picture", [96**2, 160**2, 224**2, 320**2],
-                   lambda pixels: _Steps("resnet50", round(pixels**0.5), 2, device).fast, device=device),
+                   lambda pixels: TrainingSteps("resnet50", round(pixels**0.5), 2, device).fast, device=device),
         ),
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ def _batches(device: torch.device) -> list[int]:
 
 def _compare_steps(backbone: str, crop: int, batch: int, device: torch.device) -> Table:
     contenders = []
-    forms: list[tuple[str, Callable[[_Steps], Callable[[], object]], bool]] = [
+    forms: list[tuple[str, Callable[[TrainingSteps], Callable[[], object]], bool]] = [
         ("published form, float32", lambda steps: steps.published, False)
     ]
     if device.type == "cuda":
@@ -64,7 +64,7 @@ def _compare_steps(backbone: str, crop: int, batch: int, device: torch.device) -
     if can_compile(device):
         forms.append(("tagseg, compiled", lambda steps: steps.compiled, True))
     for name, run, half in forms:
-        steps = _Steps(backbone, crop, batch, device, half=half, channels_last="tagseg" in name)
+        steps = TrainingSteps(backbone, crop, batch, device, half=half, channels_last="tagseg" in name)
         contenders.append(Contender(name, run(steps), pictures=batch, held=steps.held))
     return compare(
         f"A step of training: {backbone}, crop {crop}, batch {batch}, tags and masks",
@@ -75,7 +75,7 @@ def _compare_steps(backbone: str, crop: int, batch: int, device: torch.device) -
     )
 
 
-class _Steps:
+class TrainingSteps:
     """A network with a batch of pictures on the device, and ways to take a step."""
 
     def __init__(

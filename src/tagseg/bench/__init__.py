@@ -1,1 +1,0 @@
-"""Benchmarks: `tagseg bench` measures the fast paths beside what they replace."""
