@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,27 +23,27 @@ def numbered(widths: list[int]) -> list[Numbered]:
 
 @given(widths=st.lists(st.integers(1, 5), max_size=60), batch_size=st.integers(1, 4))
 def test_every_batch_has_one_shape_and_the_order_stays(widths: list[int], batch_size: int) -> None:
-    def run(batch: list[Numbered]) -> list[int]:
+    def begin(batch: list[Numbered]) -> Callable[[], list[int]]:
         assert len({item.pixels.shape for item in batch}) == 1
         assert 1 <= len(batch) <= batch_size
-        return [item.number for item in batch]
+        return lambda: [item.number for item in batch]
 
-    assert list(in_batches(numbered(widths), run, batch_size=batch_size)) == list(range(len(widths)))
+    assert list(in_batches(numbered(widths), begin, batch_size=batch_size)) == list(range(len(widths)))
 
 
 def test_mixed_shapes_fill_whole_batches() -> None:
     sizes: list[int] = []
 
-    def run(batch: list[Numbered]) -> list[int]:
+    def begin(batch: list[Numbered]) -> Callable[[], list[int]]:
         sizes.append(len(batch))
-        return [item.number for item in batch]
+        return lambda: [item.number for item in batch]
 
     widths = [1, 2, 3, 2] * 30 + [9] + [1, 2, 3, 2] * 30
-    assert list(in_batches(numbered(widths), run, batch_size=4)) == list(range(241))
+    assert list(in_batches(numbered(widths), begin, batch_size=4)) == list(range(241))
     assert sorted(sizes) == [1] + [4] * 60
 
 
-@pytest.mark.parametrize(("most_pixels", "held"), [(2**25, 16 * 3), (20, 21)])
+@pytest.mark.parametrize(("most_pixels", "held"), [(2**26, 64 * 3), (20, 21)])
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch, most_pixels: int, held: int) -> None:
     monkeypatch.setattr(batches, "_MOST_PIXELS", most_pixels)
     taken: list[int] = []
@@ -53,6 +53,23 @@ def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch, most_pixels: i
             taken.append(item.number)
             yield item
 
-    stream = in_batches(items(), lambda batch: [item.number for item in batch], batch_size=3)
+    stream = in_batches(items(), lambda batch: lambda: [item.number for item in batch], batch_size=3)
     assert next(stream) == 0  # it has no fellow, so it waits for the last moment
     assert len(taken) <= held
+
+
+def test_a_batch_is_begun_before_the_one_before_it_is_finished() -> None:
+    events: list[str] = []
+
+    def begin(batch: list[Numbered]) -> Callable[[], list[int]]:
+        name = str(batch[0].number)
+        events.append(f"begin {name}")
+
+        def finish() -> list[int]:
+            events.append(f"finish {name}")
+            return [item.number for item in batch]
+
+        return finish
+
+    list(in_batches(numbered([1, 1, 1]), begin, batch_size=1))
+    assert events == ["begin 0", "begin 1", "finish 0", "begin 2", "finish 1", "finish 2"]

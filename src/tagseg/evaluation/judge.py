@@ -90,18 +90,18 @@ def judge(
     items = map_ahead(read, indices, size=lambda item: item.pixels.nbytes + item.truth.nbytes)
     shown = track(items, "evaluating", len(indices), console=Console(stderr=True), disable=not progress)
 
-    def run(batch: list[_Item]) -> list[Judged]:
+    def begin(batch: list[_Item]) -> Callable[[], list[Judged]]:
         resized = any(item.pixels.shape[:2] != item.truth.shape for item in batch)
-        found = predictor.engine.segment(
+        found = predictor.engine.begin(
             [item.pixels for item in batch],
             [choose(item.index) for item in batch],
             settings,
             crf=crf,
             keep_planes=keep_planes or resized,
         )
-        return [Judged(results, item.truth) for item, (_, results) in zip(batch, found, strict=True)]
+        return lambda: [Judged(results, item.truth) for item, (_, results) in zip(batch, found(), strict=True)]
 
-    return in_batches(shown, run, batch_size=BATCH_SIZE, at_once=predictor.engine.at_once)
+    return in_batches(shown, begin, batch_size=BATCH_SIZE)
 
 
 def planes_at(result: Segmented, size: tuple[int, ...]) -> torch.Tensor:

@@ -2,13 +2,12 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
 from tagseg.data.dataset import Pixels
 
-_AHEAD = 16  # batches; in VOC, whose pictures have some hundred shapes, this fills most of them
-_MOST_PIXELS = 2**25  # how much of the stream is held at once, whatever the batch size
+_AHEAD = 64  # batches; in VOC, whose pictures have some hundred shapes, this fills most of them
+_MOST_PIXELS = 2**26  # how much of the stream is held at once, whatever the batch size
 
 
 class HasPixels(Protocol):
@@ -30,64 +29,55 @@ class _Held(Generic[Item, Result]):
         self.item = item
         self.shape: Hashable = item.pixels.shape
         self.pixels = item.pixels.shape[0] * item.pixels.shape[1]
-        self.batch: Future[list[Result]] | None = None  # the results of its batch, once that has been started
-        self.place = 0  # in its batch
-
-    def done(self) -> bool:
-        return self.batch is not None and self.batch.done()
+        self.results: list[Result] = []  # its result, once there is one
 
 
 def in_batches(
-    items: Iterable[Item], run: Callable[[list[Item]], list[Result]], *, batch_size: int, at_once: int = 1
+    items: Iterable[Item], begin: Callable[[list[Item]], Callable[[], list[Result]]], *, batch_size: int
 ) -> Iterator[Result]:
     """Run pictures of one shape together. Looks ahead by some batches, since neighbours often differ in shape.
 
+    A batch is begun before the one before it is finished: while a GPU computes, the next is prepared for it.
+
     Args:
         items: the stream.
-        run: gives a result for each of a list of items of one shape.
+        begin: starts with a list of items of one shape; what it returns gives a result for each.
         batch_size: how many at most.
-        at_once: batches that run at the same time, in threads; 1 runs them in the caller's.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, got {batch_size}")
     held: deque[_Held[Item, Result]] = deque()
     groups: dict[Hashable, list[_Held[Item, Result]]] = defaultdict(list)
-    pool = ThreadPoolExecutor(at_once) if at_once > 1 else None
+
+    begun: deque[tuple[list[_Held[Item, Result]], Callable[[], list[Result]]]] = deque()
+
+    def finish() -> None:
+        group, results = begun.popleft()
+        for one, result in zip(group, results(), strict=True):
+            one.results.append(result)
 
     def start(shape: Hashable) -> None:
         group = groups.pop(shape)
-        batch = [one.item for one in group]
-        results: Future[list[Result]] = Future()
-        if pool:
-            results = pool.submit(run, batch)
-        else:
-            results.set_result(run(batch))
-        for place, one in enumerate(group):
-            one.batch, one.place = results, place
+        begun.append((group, begin([one.item for one in group])))
+        if len(begun) > 1:
+            finish()
 
-    def first() -> Result:
-        one = held.popleft()
-        if one.batch is None:
-            start(one.shape)
-        assert one.batch is not None
-        return one.batch.result()[one.place]
-
-    def full() -> bool:
-        return len(held) >= _AHEAD * batch_size or sum(one.pixels for one in held) > _MOST_PIXELS
-
-    try:
-        for item in items:
-            last: _Held[Item, Result] = _Held(item)
-            held.append(last)
-            groups[last.shape].append(last)
-            if len(groups[last.shape]) == batch_size:
-                start(last.shape)
-            while held and (held[0].done() or full()):
-                yield first()
-        for shape in list(groups):
-            start(shape)
-        while held:
-            yield first()
-    finally:
-        if pool:
-            pool.shutdown(cancel_futures=True)
+    for item in items:
+        last: _Held[Item, Result] = _Held(item)
+        held.append(last)
+        groups[last.shape].append(last)
+        if len(groups[last.shape]) == batch_size:
+            start(last.shape)
+        full = len(held) >= _AHEAD * batch_size or sum(one.pixels for one in held) > _MOST_PIXELS
+        if full and held[0] in groups.get(held[0].shape, ()):
+            start(held[0].shape)
+        while full and not held[0].results:
+            finish()
+        while held and held[0].results:
+            yield held.popleft().results[0]
+    for shape in list(groups):
+        start(shape)
+    while begun:
+        finish()
+    for one in held:
+        yield one.results[0]

@@ -1,5 +1,6 @@
 """Cut-offs chosen with image tags alone, so that no mask is needed to use a model well."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -31,15 +32,15 @@ def tune_on_tags(
         )
     settings = predictor.settings if quality else predictor.settings.quick
 
-    def run(batch: list[Decoded]) -> list[list[float]]:
-        found = predictor.engine.segment([item.pixels for item in batch], [lambda _: {}] * len(batch), settings)
-        return [scores for scores, _ in found]
+    def begin(batch: list[Decoded]) -> Callable[[], list[list[float]]]:
+        found = predictor.engine.begin([item.pixels for item in batch], [lambda _: {}] * len(batch), settings)
+        return lambda: [scores for scores, _ in found()]
 
     def read(index: int) -> Decoded:
         return Decoded(data.names[index], data.pictures.read(index))
 
     pictures = map_ahead(read, range(len(data)), size=lambda picture: picture.pixels.nbytes)
-    scores = list(in_batches(pictures, run, batch_size=batch_size, at_once=predictor.engine.at_once))
+    scores = list(in_batches(pictures, begin, batch_size=batch_size))
     return replace(predictor.settings, cutoffs=tune_cutoffs(scores, data.tags.numpy()), chosen_from="tags")
 
 

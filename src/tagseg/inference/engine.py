@@ -1,8 +1,6 @@
 """The part of a predictor that computes: pictures of one shape in, scores and masks out, within bounded memory."""
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +10,13 @@ from torch import Tensor
 from tagseg._checks import unknown_name
 from tagseg.data.dataset import Pixels
 from tagseg.inference.prepared import prepare
-from tagseg.inference.segment import Choose, Segmented, segment
+from tagseg.inference.segment import Choose, Segmented, begin_segment
 from tagseg.inference.settings import InferenceSettings
 from tagseg.inference.tiles import SMALLEST_TILE, plan_tiles
 from tagseg.inference.views import Look, look
 from tagseg.models.network import Network
 
 MAX_PIXELS = 2048 * 2048
-_THREADS_OF_GPU = 3
 _PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -60,7 +57,6 @@ class Engine:
         self.max_pixels = max_pixels
         self.half = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
         self.prepared = prepare(self.network, half=self.half)
-        self._local = threading.local()
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -72,7 +68,6 @@ class Engine:
         factor = (self.max_pixels / largest) ** 0.5
         return replace(settings, scales=tuple(scale * factor for scale in settings.scales))
 
-    @torch.inference_mode()
     def segment(
         self,
         pictures: Sequence[Pixels],
@@ -91,18 +86,19 @@ class Engine:
             crf: refine by a dense CRF.
             keep_planes: keep the merged masks; by default where a picture is not cut into tiles.
         """
-        with self._own_stream():
-            return self._segment(pictures, choosers, settings, crf=crf, keep_planes=keep_planes)
+        return self.begin(pictures, choosers, settings, crf=crf, keep_planes=keep_planes)()
 
-    def _segment(
+    @torch.inference_mode()
+    def begin(
         self,
         pictures: Sequence[Pixels],
         choosers: Sequence[Choose],
         settings: InferenceSettings,
         *,
-        crf: bool,
-        keep_planes: bool | None,
-    ) -> list[tuple[list[float], dict[str, Segmented]]]:
+        crf: bool = False,
+        keep_planes: bool | None = None,
+    ) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
+        """Ask for what `segment` gives, without waiting; what is returned waits and gives it."""
         height, width = pictures[0].shape[:2]
         settings = self.fit_scales(settings, height * width)
         most = round(self.max_pixels / max(settings.scales) ** 2)
@@ -113,36 +109,26 @@ class Engine:
             return look(self.prepared, tiles, settings, max_pixels=self.max_pixels, half=self.half)
 
         keep = len(grid) == 1 if keep_planes is None else keep_planes
-        results = []
-        for start in range(0, len(pictures), together):
-            some = slice(start, start + together)
-            batch = torch.from_numpy(np.stack(pictures[some])).to(self.device).permute(0, 3, 1, 2)
-            results += segment(batch, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
-        return results
 
-    @property
-    def at_once(self) -> int:
-        """How many calls of `segment` are best made at the same time: a GPU is faster than one thread can ask."""
-        return _THREADS_OF_GPU if self.device.type == "cuda" else 1
+        @torch.inference_mode()
+        def begin(first: int) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
+            some = slice(first, first + together)
+            batch = torch.from_numpy(np.stack(pictures[some]))
+            if self.device.type == "cuda":
+                batch = batch.pin_memory()  # without it the copy would wait for the batch before
+            shown = batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+            return begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
 
-    @contextmanager
-    def _own_stream(self) -> Iterator[None]:
-        """On a GPU, let the calls of each thread run beside those of the others."""
-        if self.device.type != "cuda":
-            yield
-            return
-        if not hasattr(self._local, "stream"):
-            self._local.stream = torch.cuda.Stream(self.device)
-        self._local.stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._local.stream):
-            yield
-        torch.cuda.current_stream(self.device).wait_stream(self._local.stream)
+        if len(grid) == 1 and len(pictures) <= together:
+            return begin(0)
+        # Large pictures: two at once could take more memory than there is.
+        return lambda: [one for first in range(0, len(pictures), together) for one in begin(first)()]
 
 
 def _has_bfloat16(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 by itself, instead of by way of float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 

@@ -4,7 +4,7 @@ m = tagseg.load("runs/photos")
 m.predict("dog.jpg").save("dog.png")
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tagseg._checks import unknown_name
@@ -119,7 +119,7 @@ class Predictor:
         if len(sources) != 1:
             raise ValueError(f"{picture}: holds {len(sources)} pictures; use predict_many for more than one")
         decoded = Decoded(sources[0].name, sources[0].read())
-        return self._run([decoded], self.allowed(tags), quality, crf, probabilities)[0]
+        return self._begin([decoded], self.allowed(tags), quality, crf, probabilities)()[0]
 
     def predict_many(
         self,
@@ -144,9 +144,8 @@ class Predictor:
         choose = self.allowed(None)
         return PredictionStream(
             as_sources(pictures),
-            lambda pictures: self._run(pictures, choose, quality, crf, probabilities),
+            lambda pictures: self._begin(pictures, choose, quality, crf, probabilities),
             batch_size=batch_size,
-            at_once=self.engine.at_once,
             skip_bad=skip_bad,
         )
 
@@ -161,15 +160,15 @@ class Predictor:
         kept = tuple(k for k, name in enumerate(self.classes) if name in tags)
         return lambda _: {TRUE_TAGS: kept}
 
-    def _run(
+    def _begin(
         self, pictures: Sequence[Decoded], choose: Choose, quality: bool, crf: bool, probabilities: bool | None
-    ) -> list[Prediction]:
+    ) -> Callable[[], list[Prediction]]:
         height, width = pictures[0].pixels.shape[:2]
         settings = self.settings if quality else self.settings.quick
         settings = self.engine.fit_scales(settings, height * width)
         arrays = [picture.pixels for picture in pictures]
-        found = self.engine.segment(arrays, [choose] * len(arrays), settings, crf=crf, keep_planes=probabilities)
-        return [
+        found = self.engine.begin(arrays, [choose] * len(arrays), settings, crf=crf, keep_planes=probabilities)
+        return lambda: [
             Prediction(
                 name=picture.name,
                 mask=result.mask,
@@ -182,6 +181,6 @@ class Predictor:
                 kept=result.kept,
                 _planes=None if result.planes is None else result.planes.numpy(),
             )
-            for picture, (scores, results) in zip(pictures, found, strict=True)
+            for picture, (scores, results) in zip(pictures, found(), strict=True)
             for protocol, result in results.items()
         ]

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from tagseg.inference.dilated import Dilated
-from tagseg.inference.pointwise import Pointwise
+from tagseg.inference.unplanned import Unplanned
 from tagseg.models.network import Network
 
 _PROBE_SIDE = 64
@@ -35,11 +35,10 @@ def prepare(network: Network, *, half: bool) -> Network:
     for name, module in list(copy.named_modules()):
         if half and isinstance(module, nn.Conv2d):
             module.to(torch.bfloat16)
-        if type(module) is nn.Conv2d:
-            if Dilated.fits(module):
-                copy.set_submodule(name, Dilated(module))
-            elif Pointwise.fits(module) and module.weight.is_cuda:
-                copy.set_submodule(name, Pointwise(module))
+        if type(module) is nn.Conv2d and module.weight.is_cuda and Unplanned.fits(module):
+            copy.set_submodule(name, Unplanned(module))
+        elif type(module) is nn.Conv2d and Dilated.fits(module):
+            copy.set_submodule(name, Dilated(module))
     return copy.to(memory_format=torch.channels_last)
 
 

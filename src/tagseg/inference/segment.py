@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ class Segmented:
     planes: Tensor | None
 
 
-def segment(
+def begin_segment(
     pictures: Tensor,
     look_at: Callable[[Tensor], Look],
     grid: Grid,
@@ -46,7 +47,7 @@ def segment(
     *,
     crf: bool,
     keep_planes: bool,
-) -> list[tuple[list[float], dict[str, Segmented]]]:
+) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
     """Segment pictures of one size under every protocol that their choosers name.
 
     The network sees each tile once if memory allows. Nothing is done picture by picture: a GPU is asked twice for an
@@ -62,7 +63,7 @@ def segment(
         keep_planes: keep the merged masks besides the mask.
 
     Returns:
-        For each picture the classes' scores, and a result for each protocol.
+        What waits for the network and gives for each picture the classes' scores, and a result for each protocol.
     """
     remembered: dict[tuple[Span, Span], Look] = {}
     held, best = 0, None
@@ -73,6 +74,21 @@ def segment(
             remembered[tile] = found
             held += found.values
     assert best is not None
+    return partial(_finish, pictures, look_at, grid, choosers, best, remembered, crf=crf, keep_planes=keep_planes)
+
+
+@torch.inference_mode()
+def _finish(
+    pictures: Tensor,
+    look_at: Callable[[Tensor], Look],
+    grid: Grid,
+    choosers: Sequence[Choose],
+    best: Tensor,
+    remembered: dict[tuple[Span, Span], Look],
+    *,
+    crf: bool,
+    keep_planes: bool,
+) -> list[tuple[list[float], dict[str, Segmented]]]:
     scores: list[list[float]] = best.tolist()
 
     choices = [choose(row) for choose, row in zip(choosers, scores, strict=True)]

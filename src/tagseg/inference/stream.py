@@ -27,26 +27,23 @@ class PredictionStream(Iterable[Prediction]):
 
     Args:
         sources: the pictures.
-        run: predicts pictures of one shape.
+        begin: starts to predict pictures of one shape; what it returns gives the predictions.
         batch_size: how many at a time.
-        at_once: batches at the same time.
         skip_bad: leave out pictures that cannot be read.
     """
 
     def __init__(
         self,
         sources: Sequence[Source],
-        run: Callable[[list[Decoded]], list[Prediction]],
+        begin: Callable[[list[Decoded]], Callable[[], list[Prediction]]],
         *,
         batch_size: int,
-        at_once: int,
         skip_bad: bool,
     ) -> None:
         self.bad: list[str] = []
         self._sources = sources
-        self._run = run
+        self._begin = begin
         self._batch_size = batch_size
-        self._at_once = at_once
         self._skip_bad = skip_bad
 
     def __len__(self) -> int:
@@ -54,7 +51,7 @@ class PredictionStream(Iterable[Prediction]):
 
     def __iter__(self) -> Iterator[Prediction]:
         self.bad.clear()
-        return in_batches(self._decode(), self._run, batch_size=self._batch_size, at_once=self._at_once)
+        return in_batches(self._decode(), self._begin, batch_size=self._batch_size)
 
     def _decode(self) -> Iterator[Decoded]:
         for read in map_ahead(_read, self._sources, size=_bytes):

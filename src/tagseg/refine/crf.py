@@ -77,7 +77,6 @@ def dense_crf(
     height, width = image.shape[-2:]
     kept = height * width <= _MOST_PIXELS_KEPT
     build_smooth = _gaussian if kept else _gaussian.__wrapped__
-    stream = torch.cuda.current_stream(image.device).cuda_stream if image.is_cuda else 0
     together = max((_MOST_PIXELS_OF_GPU if image.is_cuda else _MOST_PIXELS_OF_CPU) // (height * width), 1)
     parts = zip(
         _batch(image, 3).split(together),
@@ -88,7 +87,7 @@ def dense_crf(
     )
     refined = []
     with torch.cuda.device_of(image):  # Triton starts kernels on the current GPU
-        smooth = build_smooth(height, width, gaussian_sxy, gaussian_compat, image.device, stream)
+        smooth = build_smooth(height, width, gaussian_sxy, gaussian_compat, image.device)
         for pictures, planes, occurring, taking_part in parts:
             edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
             lattice = add(repeat(smooth, len(pictures)), edges)
@@ -140,10 +139,9 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
     return powers.div_(totals[:, :, None])
 
 
-# Pictures of a set have few sizes, and on them alone this lattice depends. Each stream of a GPU has its own: it would
-# not know when another stream's is ready.
-@lru_cache(maxsize=8)
-def _gaussian(height: int, width: int, sxy: float, compat: float, device: torch.device, _stream: int) -> Lattice:
+# Pictures of a set have few sizes, and on them alone this lattice depends.
+@lru_cache(maxsize=4)
+def _gaussian(height: int, width: int, sxy: float, compat: float, device: torch.device) -> Lattice:
     """The kernel of nearness in place, for one picture, in as many steps as the other kernel takes."""
     features = torch.empty(2, 1, height, width, device=device, dtype=torch.float32)
     _set_place(features)

@@ -1,0 +1,54 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tagseg.inference.unplanned import Unplanned
+from tests.conftest import KERNEL_DEVICE
+
+CONVOLUTIONS = {
+    "1x1": nn.Conv2d(20, 10, 1),
+    "1x1, stride 2, no bias": nn.Conv2d(20, 10, 1, 2, bias=False),
+    "3x3": nn.Conv2d(20, 10, 3, padding=1),
+    "3x3, stride 2, no padding": nn.Conv2d(40, 7, 3, 2, bias=False),
+    "3x3, dilated": nn.Conv2d(20, 33, 3, padding=4, dilation=4),
+    "of a picture": nn.Conv2d(3, 10, 7, 2, padding=3),
+    "of a picture, dilated": nn.Conv2d(3, 5, 3, padding=2, dilation=2),
+}
+
+
+def some_maps(channels: int, height: int, width: int) -> Tensor:
+    return torch.randn(2, channels, height, width).to(KERNEL_DEVICE, memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("size", [(9, 10), (5, 14)])
+def test_is_the_convolution(name: str, size: tuple[int, int]) -> None:
+    conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
+    assert Unplanned.fits(conv)
+    x = some_maps(conv.in_channels, *size)
+    with torch.no_grad():
+        found = Unplanned(conv)(x)
+        assert torch.allclose(found, conv(x), atol=2e-2 if KERNEL_DEVICE == "cuda" else 1e-5)  # a GPU rounds to TF32
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("name", ["3x3", "3x3, stride 2, no padding", "3x3, dilated"])
+def test_the_kernel_is_the_convolution(name: str) -> None:
+    pytest.importorskip("triton")
+    from tagseg.inference._conv_triton import convolve
+
+    conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
+    x = some_maps(conv.in_channels, 9, 12)
+    with torch.no_grad():
+        unplanned = Unplanned(conv)
+        found = convolve(x, unplanned.matrix, conv, unplanned.padding)
+        assert torch.allclose(found, conv(x), atol=2e-2 if KERNEL_DEVICE == "cuda" else 1e-5)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"), nn.Conv2d(4, 4, 3, padding_mode="reflect")],
+)
+def test_other_convolutions_stay_as_they_are(conv: nn.Conv2d) -> None:
+    assert not Unplanned.fits(conv)
