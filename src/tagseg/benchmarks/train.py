@@ -149,7 +149,8 @@ class TrainingSteps:
 def _compare_readers() -> Table:
     """The loader alone, from JPEG files and from decoded arrays."""
     workers = max(1, len(os.sched_getaffinity(0)) - 1)
-    with tempfile.TemporaryDirectory() as folder:
+    # Workers that read ahead may still be writing when all is measured.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         files = []
         for index in range(_FILES):
             file = Path(folder) / f"{index}.jpg"

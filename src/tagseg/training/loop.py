@@ -178,6 +178,8 @@ def fit(
                     epochs=settings.epochs,
                     numbers=_in_words(numbers, masks=supervision is not None),
                 )
+                if device.type == "cuda":
+                    numbers["gpu_gib"] = torch.cuda.max_memory_reserved(device) / 2**30
                 if journal:
                     journal.write("train", progress.step, epoch=epoch + 1, **numbers)
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
