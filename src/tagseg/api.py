@@ -117,7 +117,7 @@ def predict(
     quality: bool = False,
     crf: bool = False,
     cutoff: float | None = None,
-    batch_size: int = 1,
+    batch_size: int | None = None,
     skip_bad: bool = False,
 ) -> list[str]:
     """Segment pictures and write masks, overlays and one JSON file.
@@ -129,7 +129,7 @@ def predict(
         quality: the paper's scales and flips instead of one look.
         crf: refine by the dense CRF.
         cutoff: the least score with which a class is kept; by default what suits the validation tags best.
-        batch_size: pictures of one size that go through the network together.
+        batch_size: pictures of one size that go through the network together; by default what suits the device.
         skip_bad: leave out pictures that cannot be read.
 
     Returns:

@@ -146,7 +146,9 @@ def predict(
     quality: Quality = False,
     crf: Crf = False,
     cutoff: Cutoff = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pictures of one size that are segmented together.")] = 1,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Pictures of one size that are segmented together.")
+    ] = None,
     skip_bad: SkipBad = False,
 ) -> None:
     """Segment pictures."""

@@ -15,7 +15,7 @@ from tagseg.inference import Predictor
 from tagseg.inference.palette import to_indexed
 from tagseg.source import Source
 
-PICTURES, UNSEEN, SHOWN = 3000, 200, 6
+PICTURES, UNSEEN, SHOWN = 3000, 400, 6
 
 
 def demo(out: str | Path = "demo") -> Path:
@@ -28,7 +28,7 @@ def demo(out: str | Path = "demo") -> Path:
         The HTML report.
     """
     out, console, began = Path(out), Console(), time.monotonic()
-    data, unseen = Source(f"shapes:{PICTURES}"), Source(f"shapes:{UNSEEN}", split="val")
+    data, unseen = Source(f"shapes:{PICTURES}"), Source(f"shapes:{UNSEEN}", split="test")
     console.print(f"Training on {PICTURES} generated pictures, from their tags alone; a few minutes on two cores.")
     method = train(data, out / "method", recipe="shapes")
     console.print("Training the CAM baseline on the same pictures.")
@@ -60,7 +60,7 @@ def demo(out: str | Path = "demo") -> Path:
 def _picture_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
     """Unseen pictures in columns, a row each for the picture, CAM's mask, ours and the truth."""
     side, gap, margin = 160, 8, 88
-    data, truth = shapes(SHOWN, split="val", size=2 * 96), shapes_truth(SHOWN, split="val", size=2 * 96)
+    data, truth = shapes(SHOWN, split="test", size=2 * 96), shapes_truth(SHOWN, split="test", size=2 * 96)
     rows = ("picture", "CAM", "tagseg", "truth")
     sheet = Image.new("RGB", (margin + SHOWN * (side + gap), len(rows) * (side + gap) - gap), "white")
     font = ImageFont.load_default(20)

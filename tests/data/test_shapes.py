@@ -16,9 +16,9 @@ def test_a_picture_depends_on_seed_split_and_index_alone() -> None:
 
 
 def test_splits_share_no_picture() -> None:
-    train, val = shapes(40), shapes(40, split="val")
-    assert not {train[i][0].numpy().tobytes() for i in range(40)} & {val[i][0].numpy().tobytes() for i in range(40)}
-    assert not set(train.names) & set(val.names)
+    splits = [shapes(40, split=split) for split in ("train", "val", "test")]
+    assert len({split[i][0].numpy().tobytes() for split in splits for i in range(40)}) == 120
+    assert len({name for split in splits for name in split.names}) == 120
 
 
 def test_tags_are_exactly_the_kinds_in_the_mask() -> None:

@@ -11,10 +11,11 @@ import tagseg
 from tagseg.models import Network
 from tagseg.training.augment import TrainingPictures, finish
 from tagseg.training.losses import classification_loss
-from tagseg.training.objective import Tags, objective
+from tagseg.training.objective import Tags, objective, pseudo_of_own
 from tagseg.training.pseudo import IGNORE, pseudo_labels
 from tagseg.training.recipe import Recipe
 from tagseg.training.start import build
+from tests.memory import PeakBytes
 from tests.training.small import small_data, small_recipe
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
@@ -80,3 +81,16 @@ def test_fifty_steps_have_the_same_losses(device: str) -> None:
     assert (expected[0] - found[0]).abs() < 1e-4
     noise = 0.05 if device == "cuda" else 1e-3  # bfloat16 keeps eight bits
     assert (expected - found).abs().max() < noise * expected.mean()
+
+
+def test_supervision_costs_the_same_however_many_classes_there_are() -> None:
+    def peak(classes: int) -> int:
+        tags = torch.zeros(2, classes)
+        tags[:, [3, 7]] = 1
+        masks = torch.randn(2, 1 + classes, 16, 16).softmax(1)
+        own, pictures = Tags.of(tags, torch.device("cpu")), torch.rand(2, 3, 64, 64)
+        with PeakBytes() as memory:
+            pseudo_of_own(pictures, masks, own, small_recipe().supervision)
+        return int(memory.peak)
+
+    assert peak(80) == peak(20)

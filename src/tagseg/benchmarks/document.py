@@ -4,14 +4,12 @@ python -m tagseg.benchmarks.document results/performance docs/performance.md
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 
+from tagseg._marks import fill_parts
 from tagseg.benchmarks.report import Report
 from tagseg.benchmarks.show import markdown
-
-_MARKS = re.compile(r"(<!-- begin (?P<file>[\w-]+) (?P<what>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def read_reports(file: Path) -> list[Report]:
@@ -22,12 +20,12 @@ def read_reports(file: Path) -> list[Report]:
 def filled(document: str, results: Path) -> str:
     """The document with a benchmark's tables out of RESULTS/FILE.json after each `<!-- begin FILE BENCHMARK -->`."""
 
-    def tables(match: re.Match[str]) -> str:
-        reports = read_reports(results / f"{match['file']}.json")
-        text = "\n\n".join(markdown(report) for report in reports if report.what == match["what"])
-        return f"{match[1]}\n{text}\n\n{match[4]}"
+    def tables(part: str) -> str:
+        file, what = part.split()
+        reports = read_reports(results / f"{file}.json")
+        return "\n\n".join(markdown(report) for report in reports if report.what == what)
 
-    return _MARKS.sub(tables, document)
+    return fill_parts(document, tables)
 
 
 def main(results: Path, document: Path) -> None:

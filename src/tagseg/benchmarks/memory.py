@@ -23,15 +23,16 @@ class PeakBytes(TorchDispatchMode):
     ) -> Any:
         for value in tree_iter((args, kwargs)):
             if isinstance(value, Tensor):
-                self._seen.add(value.untyped_storage()._cdata)  # held before: not new
+                self._know(value.untyped_storage(), new=False)
         result = func(*args, **(kwargs or {}))
         for value in tree_iter(result):
             if isinstance(value, Tensor):
-                self._count(value.untyped_storage())
+                self._know(value.untyped_storage(), new=True)
         return result
 
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
+    def _know(self, storage: torch.UntypedStorage, *, new: bool) -> None:
+        """Count a storage that is new, and remember it until it is freed: its address may then be another's."""
+        key, size = storage._cdata, storage.nbytes() if new else 0
         if key in self._seen:
             return
         self._seen.add(key)

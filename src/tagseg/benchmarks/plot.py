@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from tagseg.benchmarks.report import Report
 from tagseg.benchmarks.timing import Growth
@@ -31,6 +32,9 @@ def plot_growth(reports: Sequence[Report], file: Path) -> None:
             milliseconds = [1e3 * value for value in seconds]
             label = f"{where}, {growth.title}: {growth.slope:.2f}"
             axes.loglog(sizes, milliseconds, marker=marker, markersize=4, label=label)
+        ticks = sorted({size for _, growth in lines for size, _ in growth.points})
+        axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks], rotation=30, fontsize=7)
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(along)
         axes.set_ylabel("milliseconds")
         axes.set_title(f"tagseg bench {what}", loc="left", fontsize=9, fontweight="bold")

@@ -38,7 +38,7 @@ def bench_predict(device: torch.device) -> Findings:
 
 
 def _one_look(engine: Engine) -> Table:
-    count = _together(engine)
+    count = engine.batch_size
     return compare(
         f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, one look",
         [
@@ -53,7 +53,7 @@ def _one_look(engine: Engine) -> Table:
 
 
 def _careful(engine: Engine) -> Table:
-    count = _together(engine)
+    count = engine.batch_size
     return compare(
         f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, 4 scales with flips",
         [
@@ -64,11 +64,6 @@ def _careful(engine: Engine) -> Table:
         rounds=2 if engine.device.type == "cpu" else 5,
         note=f"{len(_KEPT)} of {_CLASSES} classes are kept in each picture.",
     )
-
-
-def _together(engine: Engine) -> int:
-    """Pictures in a batch: a GPU is filled by several, a CPU by one."""
-    return 1 if engine.device.type == "cpu" else 8
 
 
 def _backbone_alone(engine: Engine, count: int, *, half: bool) -> Callable[[], object]:

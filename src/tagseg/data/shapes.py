@@ -18,7 +18,7 @@ from tagseg.data._scenes import KINDS, Thing, draw_scene
 from tagseg.data.dataset import Facts, ImageTags, Pixels
 from tagseg.data.errors import DataError
 
-_SPLITS = {"train": 0, "val": 1}
+_SPLITS = {"train": 0, "val": 1, "test": 2}
 _SMALLEST_SIDE = 32
 
 
@@ -28,7 +28,7 @@ def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int 
     Args:
         count: number of pictures; a longer dataset begins with the pictures of a shorter one.
         size: width and height of a picture; the scene does not depend on it.
-        split: train or val, which share no picture.
+        split: train, val or test, which share no picture.
         seed: another seed gives other pictures.
     """
     check_arguments(count, size, split)

@@ -27,6 +27,7 @@ class Engine:
         network: the network that was given.
         prepared: the copy of it, made now, that predicts.
         half: whether it computes in bfloat16 where that is safe.
+        batch_size: how many pictures of usual size are best segmented together: several fill a GPU, one a CPU.
 
     Args:
         network: it is moved to the device; nothing else of it changes, so that one in training can be measured between
@@ -57,6 +58,7 @@ class Engine:
         self.max_pixels = max_pixels
         self.half = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
         self.prepared = prepare(self.network, half=self.half)
+        self.batch_size = 8 if self.device.type == "cuda" else 1
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 

@@ -125,7 +125,7 @@ class Predictor:
         self,
         pictures: Pictures,
         *,
-        batch_size: int = 1,
+        batch_size: int | None = None,
         quality: bool = False,
         crf: bool = False,
         probabilities: bool | None = None,
@@ -135,7 +135,7 @@ class Predictor:
 
         Args:
             pictures: files, folders, patterns, zips, members of zips, PIL images, arrays or tensors, mixed as you like.
-            batch_size: pictures of one shape that go through the network together.
+            batch_size: pictures of one shape that go through the network together; by default what suits the device.
             quality: see `predict`, as for `crf` and `probabilities`.
             crf: refine by a dense CRF.
             probabilities: keep the merged masks.
@@ -145,7 +145,7 @@ class Predictor:
         return PredictionStream(
             as_sources(pictures),
             lambda pictures: self._begin(pictures, choose, quality, crf, probabilities),
-            batch_size=batch_size,
+            batch_size=self.engine.batch_size if batch_size is None else batch_size,
             skip_bad=skip_bad,
         )
 

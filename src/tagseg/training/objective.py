@@ -77,7 +77,7 @@ def objective(
     if settings is None:
         nothing = torch.zeros_like(classification)
         return Losses(classification, classification, nothing, nothing, out.scores)
-    pseudo = _pseudo_of_own(pictures, out.masks, tags, settings)
+    pseudo = pseudo_of_own(pictures, out.masks, tags, settings)
     each = picture_losses(out.logits, pseudo, tags.tags, weighting=settings.weighting)
     segmentation = each.sum() if settings.weighting == "paper" else each.mean()
     total = classification + settings.weight * segmentation
@@ -85,7 +85,7 @@ def objective(
 
 
 @torch.no_grad()
-def _pseudo_of_own(pictures: Tensor, masks: Tensor, tags: Tags, settings: SupervisionSettings) -> Tensor:
+def pseudo_of_own(pictures: Tensor, masks: Tensor, tags: Tags, settings: SupervisionSettings) -> Tensor:
     """Pseudo labels out of the masks of each picture's own classes: no other one can become a label."""
     own = masks.gather(1, tags.planes[..., None, None].expand(-1, -1, *masks.shape[-2:]))
     refined = refine(pictures, own, settings, present=F.pad(tags.present, (1, 0), value=1))
