@@ -1,6 +1,7 @@
 """Decoded pictures are kept, and never those of another file."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tagseg.data import ImageTags, open_dataset, shapes
-from tagseg.data.cached import cached
+from tagseg.data.cached import cached, removed_at_the_end
 
 
 @pytest.fixture
@@ -47,3 +48,12 @@ def test_pictures_that_are_not_in_files_stay_as_they_are(tmp_path: Path) -> None
     generated = shapes(3, size=48)
     assert cached(generated, tmp_path / "decoded") is generated
     assert not (tmp_path / "decoded").exists()
+
+
+def test_the_folder_is_removed_however_the_work_ends(data: ImageTags, tmp_path: Path) -> None:
+    folder = tmp_path / "decoded"
+    with suppress(KeyboardInterrupt), removed_at_the_end(folder):
+        cached(data, folder).pictures.read(0)
+        assert folder.exists()
+        raise KeyboardInterrupt
+    assert not folder.exists()

@@ -6,7 +6,9 @@ The operating system holds the files in memory while there is room, for all work
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -74,6 +76,19 @@ def cached(data: ImageTags, folder: Path) -> ImageTags:
         return data
     folder.mkdir(exist_ok=True)
     return ImageTags(data.classes, data.names, data.tags, CachedPictures(pictures, folder))
+
+
+@contextmanager
+def removed_at_the_end(folder: Path) -> Iterator[None]:
+    """Remove a folder of decoded pictures when the work with them ends, however it does."""
+    try:
+        yield
+    finally:
+        for _ in range(20):  # workers may still be writing what they were asked for
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(0.1)
 
 
 def _fingerprint(file: FileRef) -> str:

@@ -5,7 +5,6 @@ accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 """
 
 import math
-import shutil
 import signal
 import threading
 import time
@@ -20,7 +19,7 @@ from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
 from tagseg._kernels import can_compile
-from tagseg.data.cached import cached
+from tagseg.data.cached import cached, removed_at_the_end
 from tagseg.data.dataset import ImageTags
 from tagseg.models import Network, save_model
 from tagseg.training.augment import TrainingPictures, ValidationPictures, finish, seed_for
@@ -136,7 +135,11 @@ def fit(
     if journal and progress.step < schedule.steps:
         journal.write("session", progress.step, session=progress.sessions, processes=accelerator.num_processes)
     began, seconds_before, logged = time.monotonic(), progress.seconds, _Average()
-    with _stop_signals() as stop, Display(schedule.steps, start=progress.step, quiet=not main) as display:
+    with (
+        removed_at_the_end(out / DECODED),
+        _stop_signals() as stop,
+        Display(schedule.steps, start=progress.step, quiet=not main) as display,
+    ):
         if progress.step == schedule.steps:
             display.say(f"this run is complete: {schedule.steps} steps; to train anew, choose another folder")
         elif progress.step:
@@ -208,8 +211,6 @@ def fit(
                     f"stopped at step {progress.step} of {schedule.steps}; the same command goes on from there"
                 )
     torch.backends.cudnn.benchmark = False
-    if main:
-        shutil.rmtree(out / DECODED, ignore_errors=True)
     return progress
 
 
