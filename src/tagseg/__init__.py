@@ -28,6 +28,7 @@ from tagseg.models import (
 )
 from tagseg.refine.crf import dense_crf
 from tagseg.refine.pamr import pamr
+from tagseg.reproduction.run import reproduce
 from tagseg.source import Source
 from tagseg.training.losses import classification_loss, self_supervised_loss
 from tagseg.training.pseudo import IGNORE, pseudo_labels
@@ -71,6 +72,7 @@ __all__ = [
     "pseudo_labels",
     "recipes",
     "report",
+    "reproduce",
     "save_model",
     "self_supervised_loss",
     "train",

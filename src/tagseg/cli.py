@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 
 import tagseg
 from tagseg.benchmarks.show import show
+from tagseg.reproduction.run import reproductions
 from tagseg.source import Source
 from tagseg.training.loop import Interrupted
 from tagseg.training.processes import processes
@@ -239,6 +240,30 @@ def bench(
     else:
         for report in reports:
             show(report, Console())
+
+
+@app.command(epilog="Example: `tagseg reproduce table-1 --voc VOCdevkit/VOC2012 --out runs`")
+def reproduce(
+    what: Annotated[str | None, typer.Argument(help="A table of the paper; all are listed if none is named.")] = None,
+    voc: Annotated[
+        Path | None, typer.Option(help="VOCdevkit/VOC2012 with SBD beside it, or a folder with its tables and zips.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder of the runs; what is done there is not done again.")] = Path(
+        "runs"
+    ),
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting of every run: section.field=value.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
+) -> None:
+    """Redo a table of the paper: train, measure, and print our figures beside the paper's."""
+    if what is None:
+        print("\n".join(f"{name:24} {title}" for name, title in reproductions().items()))
+        return
+    if voc is None:
+        raise ValueError("reproduce needs VOC 2012's pictures: name their folder with --voc")
+    if text := tagseg.reproduce(what, voc, out, changes=changes or (), dry_run=dry_run):
+        print(text)
 
 
 @app.command(epilog="Example: `tagseg demo`")

@@ -1,0 +1,26 @@
+"""A document with our figures beside the paper's."""
+
+from pathlib import Path
+
+from tagseg._checks import unknown_name
+from tagseg._marks import fill_parts
+from tagseg.reproduction.costs import costs_markdown
+from tagseg.reproduction.markdown import table_markdown
+from tagseg.reproduction.paper import RUNS, TABLES
+
+COSTS = "costs"
+
+
+def filled(document: str, results: Path) -> str:
+    """The document with a table after each `<!-- begin TABLE -->`, and what the runs cost after `begin costs`."""
+    if not results.is_dir() or not any(results.iterdir()):
+        raise ValueError(f"{results}: holds no results; name the folder that has a folder for each run")
+
+    def part(name: str) -> str:
+        if name == COSTS:
+            return costs_markdown(results, RUNS)
+        if name not in TABLES:
+            raise unknown_name("table", name, [*TABLES, COSTS])
+        return table_markdown(TABLES[name], results)
+
+    return fill_parts(document, part)
