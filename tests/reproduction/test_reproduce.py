@@ -56,6 +56,16 @@ def test_what_is_done_is_not_done_again(voc: Path, runs: tuple[Path, list[str], 
     assert [command for command in some if not command.startswith("#")] == [c for c in first if "pseudo.json" in c][1:]
 
 
+def test_a_run_that_was_stopped_before_its_end_goes_on(voc: Path, runs: tuple[Path, list[str], str]) -> None:
+    out, first, table = runs
+    model = out / "resnet50" / "model.safetensors"
+    tagseg.save_model(tagseg.load_model(model), model)  # as after an epoch: the cut-offs come at the end
+    said: list[str] = []
+    assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=said.append) == table
+    assert [command for command in said if not command.startswith("#")] == [first[3]]
+    assert tagseg.load(model).settings.chosen_from == "tags"
+
+
 def test_a_named_command_does_what_was_done(runs: tuple[Path, list[str], str]) -> None:
     _, said, _ = runs
     evaluate, move = next(command for command in said if "resnet50/quality.json" in command).split(" && ")

@@ -33,6 +33,8 @@ MEASUREMENTS = {
     "pseudo-crf": Measurement("train", quality=True, crf=True, cutoff=PAPER_CUTOFF),
 }
 
+_AGAIN = "remove it and run tagseg reproduce again"
+
 
 def measurement_file(run: Path, name: str) -> Path:
     """Where a measurement of a run lies."""
@@ -44,7 +46,10 @@ def read_measurement(run: Path, name: str) -> Evaluation | None:
     path, wanted = measurement_file(run, name), MEASUREMENTS[name]
     if not path.is_file():
         return None
-    found = Evaluation.from_json(path.read_text())
+    try:
+        found = Evaluation.from_json(path.read_text())
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path}: is not an evaluation of this version; {_AGAIN}") from error
     paper = InferenceSettings() if wanted.quality else InferenceSettings().quick
     chosen_from = "paper" if wanted.cutoff is not None else "tags"
     has = (found.settings.scales, found.settings.flip, found.crf, found.settings.chosen_from)
@@ -52,7 +57,7 @@ def read_measurement(run: Path, name: str) -> Evaluation | None:
         scales = ", ".join(f"{scale:g}" for scale in found.settings.scales)
         raise ValueError(
             f"{path}: is not what its name says (scales {scales}, flips {_word(found.settings.flip)}, CRF "
-            f"{_word(found.crf)}, cut-offs from {found.settings.chosen_from}); remove it and run tagseg reproduce again"
+            f"{_word(found.crf)}, cut-offs from {found.settings.chosen_from}); {_AGAIN}"
         )
     return found
 
