@@ -260,9 +260,9 @@ def reproduce(
     if what is None:
         print("\n".join(f"{name:24} {title}" for name, title in reproductions().items()))
         return
-    if voc is None:
+    if voc is None and what in reproductions():
         raise ValueError("reproduce needs VOC 2012's pictures: name their folder with --voc")
-    if text := tagseg.reproduce(what, voc, out, changes=changes or (), dry_run=dry_run):
+    if text := tagseg.reproduce(what, voc or Path(), out, changes=changes or (), dry_run=dry_run):
         print(text)
 
 
