@@ -72,7 +72,9 @@ def fails(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     return stopped.value.code
 
 
-@pytest.mark.parametrize("command", ["check", "train", "predict", "evaluate", "report", "recipes", "bench", "reproduce", "demo"])
+@pytest.mark.parametrize(
+    "command", ["check", "train", "predict", "evaluate", "report", "recipes", "bench", "reproduce", "demo"]
+)
 def test_help_has_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
     assert result.exit_code == 0
