@@ -11,6 +11,7 @@ from torch import nn
 import tagseg
 from tagseg.models import Network
 from tagseg.models.files import read_notes
+from tagseg.models.network import enlarge, enlarge_in_training
 from tests.compare import assert_close
 
 BACKBONES = [
@@ -266,3 +267,12 @@ def test_bad_pictures_name_the_value(shape: tuple[int, ...], message: str) -> No
 def test_can_be_built_where_no_gradients_are_kept(mode: Callable[[], AbstractContextManager[None]]) -> None:
     with mode():
         assert tagseg.build_model("hrnet_w18_small", 2).config.classes == 2
+
+
+@pytest.mark.parametrize("size", [(9, 12), (1, 5), (3, 3)])
+def test_enlarging_in_training_is_enlarging(size: tuple[int, int]) -> None:
+    maps = torch.randn(2, 4, 3, 3, dtype=torch.float64, requires_grad=True)
+    plain, products = enlarge(maps, size), enlarge_in_training(maps, size)
+    assert torch.allclose(plain, products)
+    upstream = torch.randn_like(plain)
+    assert torch.allclose(*(torch.autograd.grad(result, maps, upstream)[0] for result in (plain, products)))

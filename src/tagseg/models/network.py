@@ -1,6 +1,7 @@
 """What the method's network and the CAM baseline share: freezing, learning-rate groups, checks of the input."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -124,7 +125,8 @@ def enlarge_in_training(maps: Tensor, size: Sequence[int]) -> Tensor:
     """
     precise = full_precision(maps)
     rows, columns = (_between(small, big, precise) for small, big in zip(maps.shape[-2:], size, strict=True))
-    with torch.autocast(maps.device.type, enabled=False):
+    # Autocast would round the weights; the meta device has none.
+    with nullcontext() if maps.is_meta else torch.autocast(maps.device.type, enabled=False):
         across = precise.permute(0, 2, 3, 1)  # as it lies in memory in the layout that convolutions prefer
         tall = torch.matmul(rows, across.flatten(2)).unflatten(2, across.shape[2:])
         return torch.matmul(columns, tall).permute(0, 3, 1, 2).to(maps.dtype)
