@@ -78,9 +78,11 @@ def curve(how: Callable[..., Tensor], device: str, steps: int) -> Tensor:
 @pytest.mark.parametrize("device", DEVICES)
 def test_fifty_steps_have_the_same_losses(device: str) -> None:
     expected, found = curve(plain, device, 50), curve(fast, device, 50)
-    assert (expected[0] - found[0]).abs() < 1e-4
-    noise = 0.05 if device == "cuda" else 1e-3  # bfloat16 keeps eight bits
-    assert (expected - found).abs().max() < noise * expected.mean()
+    assert (expected[:5] - found[:5]).abs().max() < 1e-4
+    if device == "cpu":
+        assert (expected - found).abs().max() < 1e-3 * expected.mean()
+    else:  # bfloat16 keeps eight bits, and what they lose changes pseudo labels, and so the steps that follow
+        assert (expected - found).abs().mean() < 0.05 * expected.mean()
 
 
 def test_supervision_costs_the_same_however_many_classes_there_are() -> None:

@@ -24,6 +24,7 @@ def losses(out: Path) -> list[float]:
     return [line["loss"] for line in read_journal(out) if line["kind"] == "validation"]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="sums on a GPU have no fixed order")
 def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(tmp_path: Path) -> None:
     recipe = small_recipe()
     whole = run(tmp_path / "whole", recipe)
