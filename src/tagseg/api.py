@@ -1,6 +1,5 @@
 """What a person does with tagseg, one function each; every command of the command line is one of these."""
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from tagseg._cores import usable_cores
 from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth
 from tagseg.data import check as check_data
 from tagseg.data.splitting import hold_out
@@ -60,7 +60,7 @@ def train(
     settings, out, source = Recipe.load(recipe, changes), Path(out), Source.of(data)
     shared = processes()
     if workers is None:
-        workers = max(0, len(os.sched_getaffinity(0)) // shared.num_processes - 1)
+        workers = max(0, usable_cores() // shared.num_processes - 1)
     learn, bad = readable(source.open(skip_missing=skip_bad), skip_bad=skip_bad)
     for warning in check_evidence(learn):
         if shared.is_main_process:

@@ -38,4 +38,9 @@ def main(results: Path, document: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m tagseg.benchmarks.document RESULTS DOCUMENT")
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (ValueError, OSError) as error:
+        sys.exit(f"tagseg: {error}")

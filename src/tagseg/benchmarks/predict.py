@@ -1,7 +1,6 @@
 """Prediction beside what it cannot do without: the backbone's forward pass over the same pictures."""
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 
@@ -89,4 +88,4 @@ def _segment(
 ) -> Callable[[], object]:
     pictures = [photo_like(height, width, seed=seed).permute(1, 2, 0).numpy() for seed in range(count)]
     choosers = [lambda _: {PREDICTED_TAGS: _KEPT}] * count
-    return partial(engine.segment, pictures, choosers, settings, crf=crf, keep_planes=False)
+    return lambda: engine.begin(pictures, choosers, settings, crf=crf, keep_planes=False)()

@@ -1,6 +1,5 @@
 """What a benchmark found, with the machine, the date and the versions that it holds for."""
 
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Self
 import psutil
 import torch
 
+from tagseg._cores import usable_cores
 from tagseg.benchmarks.timing import Findings, Growth, Row, Table
 
 _PACKAGES = ("tagseg", "torch", "torchvision", "timm", "triton", "numpy", "pydensecrf2")
@@ -54,7 +54,7 @@ def measure(what: str, run: Callable[[torch.device], Findings], device: torch.de
 def _machine(device: torch.device) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
         "threads": torch.get_num_threads(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "device": device.type,

@@ -1,6 +1,5 @@
 """Measure ways of doing the same thing side by side, in turns, so that a noisy machine is equally unkind to all."""
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -148,8 +147,13 @@ def growth(
         for own, job, times in zip(seconds, jobs, repeats, strict=True):
             own.append(_time(job, device, times))
     points = [(float(size), median(own)) for size, own in zip(sizes, seconds, strict=True)]
-    slope = float(np.polyfit([math.log(x) for x, _ in points], [math.log(y) for _, y in points], 1)[0])
-    return Growth(title, along, tuple(points), slope)
+    return Growth(title, along, tuple(points), fitted_slope(points))
+
+
+def fitted_slope(points: Sequence[tuple[float, float]]) -> float:
+    """The exponent of the power law that fits sizes and seconds best, by least squares on their logarithms."""
+    sizes, seconds = np.log(points).T
+    return float(np.polyfit(sizes, seconds, 1)[0])
 
 
 def _repeats(run: Callable[[], object], device: torch.device) -> int:

@@ -1,6 +1,5 @@
 """Training steps beside those of the published form, and the loader beside what training consumes."""
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from tagseg._cores import usable_cores
 from tagseg._kernels import can_compile
 from tagseg.benchmarks.materialised import materialised_pamr
 from tagseg.benchmarks.photos import photo_like
@@ -148,7 +148,7 @@ class TrainingSteps:
 
 def _compare_readers() -> Table:
     """The loader alone, from JPEG files and from decoded arrays."""
-    workers = max(1, len(os.sched_getaffinity(0)) - 1)
+    workers = max(1, usable_cores() - 1)
     # Workers that read ahead may still be writing when all is measured.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         files = []

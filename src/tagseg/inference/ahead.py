@@ -1,12 +1,13 @@
 """Reading, writing and counting in threads, while the network is busy."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-THREADS = min(8, os.cpu_count() or 1)
+from tagseg._cores import usable_cores
+
+THREADS = min(8, usable_cores())
 _MOST_BYTES = 2**28  # of results that wait, beside the few that are being made
 
 Item = TypeVar("Item")

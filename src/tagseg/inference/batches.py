@@ -48,7 +48,6 @@ def in_batches(
         raise ValueError(f"batch_size must be 1 or more, got {batch_size}")
     held: deque[_Held[Item, Result]] = deque()
     groups: dict[Hashable, list[_Held[Item, Result]]] = defaultdict(list)
-
     begun: deque[tuple[list[_Held[Item, Result]], Callable[[], list[Result]]]] = deque()
 
     def finish() -> None:

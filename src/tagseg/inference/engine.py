@@ -70,27 +70,6 @@ class Engine:
         factor = (self.max_pixels / largest) ** 0.5
         return replace(settings, scales=tuple(scale * factor for scale in settings.scales))
 
-    def segment(
-        self,
-        pictures: Sequence[Pixels],
-        choosers: Sequence[Choose],
-        settings: InferenceSettings,
-        *,
-        crf: bool = False,
-        keep_planes: bool | None = None,
-    ) -> list[tuple[list[float], dict[str, Segmented]]]:
-        """Segment pictures of one shape under the protocols that each picture's chooser names, looking at each once.
-
-        Args:
-            pictures: RGB, [H, W, 3] each.
-            choosers: for each picture, which classes each protocol keeps, given the scores.
-            settings: scales, flips and how they are merged.
-            crf: refine by a dense CRF.
-            keep_planes: keep the merged masks; by default where a picture is not cut into tiles.
-        """
-        return self.begin(pictures, choosers, settings, crf=crf, keep_planes=keep_planes)()
-
-    @torch.inference_mode()
     def begin(
         self,
         pictures: Sequence[Pixels],
@@ -100,7 +79,18 @@ class Engine:
         crf: bool = False,
         keep_planes: bool | None = None,
     ) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
-        """Ask for what `segment` gives, without waiting; what is returned waits and gives it."""
+        """Segment pictures of one shape under the protocols that each picture's chooser names, looking at each once.
+
+        A GPU is not waited for: what is returned does that, and gives for each picture the classes' scores, and a
+        result for each protocol.
+
+        Args:
+            pictures: RGB, [H, W, 3] each.
+            choosers: for each picture, which classes each protocol keeps, given the scores.
+            settings: scales, flips and how they are merged.
+            crf: refine by a dense CRF.
+            keep_planes: keep the merged masks; by default where a picture is not cut into tiles.
+        """
         height, width = pictures[0].shape[:2]
         settings = self.fit_scales(settings, height * width)
         most = round(self.max_pixels / max(settings.scales) ** 2)

@@ -10,6 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from tagseg._kernels import triton_runs
 from tagseg.inference.dilated import Dilated
 from tagseg.inference.unplanned import Unplanned
 from tagseg.models.network import Network
@@ -35,7 +36,7 @@ def prepare(network: Network, *, half: bool) -> Network:
     for name, module in list(copy.named_modules()):
         if half and isinstance(module, nn.Conv2d):
             module.to(torch.bfloat16)
-        if type(module) is nn.Conv2d and module.weight.is_cuda and Unplanned.fits(module):
+        if type(module) is nn.Conv2d and triton_runs(module.weight) and Unplanned.fits(module):
             copy.set_submodule(name, Unplanned(module))
         elif type(module) is nn.Conv2d and Dilated.fits(module):
             copy.set_submodule(name, Dilated(module))

@@ -1,13 +1,11 @@
 """Convolutions for GPUs that any size of picture can go through at once.
 
-cuDNN plans a convolution anew for each size, which takes the host about 2 ms. Photographs come in hundreds of sizes and
-are looked at at several scales: planning took longer than computing.
+cuDNN plans a convolution anew for each size, and photographs come in hundreds of sizes, each seen at several scales:
+planning took longer than computing.
 """
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from tagseg._kernels import triton_runs
 
 _FEW_CHANNELS = 16  # with fewer, the patches themselves are small
 
@@ -16,7 +14,7 @@ class Unplanned(nn.Module):
     """A convolution as a product of pixels, or patches of them, with the weights.
 
     Args:
-        conv: a convolution that `fits`, with its weights on a GPU.
+        conv: a convolution that `fits`, with its weights where Triton runs.
     """
 
     def __init__(self, conv: nn.Conv2d) -> None:
@@ -37,7 +35,7 @@ class Unplanned(nn.Module):
         conv = self.conv
         if conv.kernel_size == (1, 1) and conv.padding == (0, 0):
             return self._product(x.permute(0, 2, 3, 1)[:, :: conv.stride[0], :: conv.stride[1]])
-        if conv.in_channels < _FEW_CHANNELS or not triton_runs(x):
+        if conv.in_channels < _FEW_CHANNELS:
             return self._product(self._patches(x))
         from tagseg.inference._conv_triton import convolve  # not before: Triton is not everywhere
 
