@@ -5,13 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tagseg
 from tagseg.inference.engine import MAX_PIXELS
+from tagseg.inference.graphs import graphs_of
 from tagseg.inference.predictor import Predictor
 from tagseg.inference.prepared import prepare
 from tagseg.inference.settings import InferenceSettings
+from tagseg.inference.unplanned import Unplanned
 from tagseg.inference.views import look
 from tests.inference.conftest import wavy
 from tests.memory import PeakBytes
@@ -29,6 +32,17 @@ class Operations(TorchDispatchMode):
     ) -> Any:
         self.counts[str(func)] += 1
         return func(*args, **(kwargs or {}))
+
+
+def test_a_gpu_is_asked_once_for_each_convolution() -> None:
+    # What the host asks for is what limits a GPU: sums, ReLUs and batch norms are part of the convolutions.
+    with torch.device("meta"):
+        network = tagseg.build_model("resnet50", 20)
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
+    prepared = prepare(network, half=True, for_gpu=True)
+    calls = [node for graph in graphs_of(prepared) for node in graph.graph.nodes if node.op.startswith("call_")]
+    assert sum(isinstance(module, Unplanned) for module in prepared.modules()) == convolutions == 67
+    assert len(calls) <= 82  # 67 convolutions, and what the ASPP and the gate do between them
 
 
 def test_nothing_is_done_picture_by_picture(predictor: Predictor) -> None:

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,30 +22,37 @@ def some_maps(channels: int, height: int, width: int) -> Tensor:
     return torch.randn(2, channels, height, width).to(KERNEL_DEVICE, memory_format=torch.channels_last)
 
 
+def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x: Tensor, *, relu: bool) -> None:
+    """With nothing added, with maps added, and with one value a channel."""
+    plain = conv(x)
+    for added in (None, torch.randn_like(plain), torch.randn_like(plain[..., :1, :1])):
+        found, expected = compute(x, added), plain if added is None else plain + added
+        expected = expected.relu() if relu else expected
+        assert torch.allclose(found, expected, atol=2e-2 if x.is_cuda else 1e-5)  # a GPU rounds to TF32
+        assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("size", [(9, 10), (5, 14)])
-def test_is_the_convolution(name: str, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("relu", [False, True])
+def test_is_the_convolution(name: str, size: tuple[int, int], relu: bool) -> None:
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     assert Unplanned.fits(conv)
-    x = some_maps(conv.in_channels, *size)
-    with torch.no_grad():
-        found = Unplanned(conv)(x)
-        assert torch.allclose(found, conv(x), atol=2e-2 if KERNEL_DEVICE == "cuda" else 1e-5)  # a GPU rounds to TF32
-    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert_is_the_convolution(Unplanned(conv, relu=relu), conv, some_maps(conv.in_channels, *size), relu=relu)
 
 
-@pytest.mark.parametrize("name", ["3x3", "3x3, stride 2, no padding", "3x3, dilated"])
-def test_the_kernel_is_the_convolution(name: str) -> None:
+@torch.no_grad()
+@pytest.mark.parametrize("name", [name for name, conv in CONVOLUTIONS.items() if conv.in_channels >= 20])
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_kernel_is_the_convolution(name: str, relu: bool) -> None:
     pytest.importorskip("triton")
     from tagseg.inference._conv_triton import convolve
 
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
+    unplanned = Unplanned(conv, relu=relu)
     x = some_maps(conv.in_channels, 9, 12)
-    with torch.no_grad():
-        unplanned = Unplanned(conv)
-        found = convolve(x, unplanned.matrix, conv, unplanned.padding)
-        assert torch.allclose(found, conv(x), atol=2e-2 if KERNEL_DEVICE == "cuda" else 1e-5)
-    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, relu=relu)
 
 
 @pytest.mark.parametrize(

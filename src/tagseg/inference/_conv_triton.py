@@ -1,49 +1,68 @@
 """A convolution as one Triton kernel: the product of all patches with the weights, without the patches in memory."""
 
+from typing import TYPE_CHECKING
+
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, nn
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from tagseg.inference.unplanned import Unplanned
 
 _PIXELS, _OUTPUTS, _CHANNELS = 128, 128, 64  # of a program: what it computes, and how much it multiplies at a time
+_LAYOUT = torch.channels_last
 
 
-def convolve(x: Tensor, matrix: Tensor, conv: nn.Conv2d, padding: tuple[int, ...]) -> Tensor:
-    """Convolve maps [B, C, h, w] in the channels-last layout; the result has it too.
+def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
+    """Convolve maps [B, C, h, w] in the channels-last layout; the result has it too, and the weights' type.
 
     Args:
-        x: the maps, of the weights' type.
-        matrix: the weights, [taps * C, outputs].
-        conv: what else there is to know of the convolution, with its bias.
-        padding: its padding, down and across.
+        x: the maps.
+        conv: the convolution.
+        added: what is added to the result, before the ReLU if there is one.
     """
-    x = x.contiguous(memory_format=torch.channels_last)
+    matrix = conv.matrix
+    if x.dtype is not matrix.dtype:  # asking is cheaper than a cast that does nothing
+        x = x.to(matrix.dtype)
+    x = x.contiguous(memory_format=_LAYOUT)
     batch, channels, height, width = x.shape
-    out_height, out_width = (
-        (size + 2 * border - dilation * (side - 1) - 1) // stride + 1
-        for size, border, dilation, side, stride in zip(
-            (height, width), padding, conv.dilation, conv.kernel_size, conv.stride, strict=True
-        )
-    )
-    outputs = conv.out_channels
-    result = x.new_empty(batch, out_height, out_width, outputs)
+    (taps_y, taps_x), (stride_y, stride_x) = conv.kernel_size, conv.stride
+    (padding_y, padding_x), (dilation_y, dilation_x) = conv.padding, conv.dilation
+    out_height = (height + 2 * padding_y - dilation_y * (taps_y - 1) - 1) // stride_y + 1
+    out_width = (width + 2 * padding_x - dilation_x * (taps_x - 1) - 1) // stride_x + 1
+    outputs = matrix.shape[1]
+    shape = batch, outputs, out_height, out_width
+    result = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_LAYOUT)
+    if added is not None and added.shape == shape:
+        part, relu = added.contiguous(memory_format=_LAYOUT), conv.relu
+    else:
+        part, relu = None, conv.relu and added is None
     block = min(_OUTPUTS, triton.next_power_of_2(outputs))
     pixels = batch * out_height * out_width
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
         _convolve[(triton.cdiv(pixels, _PIXELS), triton.cdiv(outputs, block))](
-            x, matrix, matrix if conv.bias is None else conv.bias, result, height, width, out_height, out_width,
-            pixels, channels, outputs, *conv.stride, *padding, *conv.dilation,
-            conv.kernel_size[0], conv.kernel_size[1], conv.bias is not None, _PIXELS, block, _CHANNELS, num_warps=8,
-            num_stages=3,
+            x, matrix, conv.bias, part, result, height, width, out_height, out_width, pixels, channels, outputs,
+            stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x, taps_y, taps_x, relu,
+            _PIXELS, block, _CHANNELS, num_warps=8, num_stages=3,
         )  # fmt: skip
-    return result.permute(0, 3, 1, 2)
+    if added is None or part is not None:
+        return result
+    total = result + added  # one of the two is a single value for the whole map
+    return total.relu_() if conv.relu else total
 
 
-@triton.jit(do_not_specialize=["height", "width", "out_height", "out_width", "pixels"])  # type: ignore[untyped-decorator]
+# Fewer variants to compile: what a size or a position is multiplied by does not make the kernel faster when known.
+_ANY = ["height", "width", "out_height", "out_width", "pixels"] + [
+    f"{name}_{axis}" for name in ("stride", "padding", "dilation") for axis in "yx"
+]
+
+
+@triton.jit(do_not_specialize=_ANY)  # type: ignore[untyped-decorator]
 def _convolve(  # type: ignore[no-untyped-def]
-    x, matrix, bias, result, height, width, out_height, out_width, pixels, channels, outputs,
+    x, matrix, bias, added, result, height, width, out_height, out_width, pixels, channels, outputs,
     stride_y, stride_x, padding_y, padding_x, dilation_y, dilation_x,
-    taps_y: tl.constexpr, taps_x: tl.constexpr, biased: tl.constexpr,
+    taps_y: tl.constexpr, taps_x: tl.constexpr, relu: tl.constexpr,
     block_pixels: tl.constexpr, block_outputs: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
     pixel = tl.program_id(0) * block_pixels + tl.arange(0, block_pixels)
@@ -71,7 +90,12 @@ def _convolve(  # type: ignore[no-untyped-def]
             other=0.0,
         )
         total = tl.dot(values, weights, total)
-    if biased:
+    if bias is not None:
         total += tl.load(bias + output, mask=output < outputs, other=0.0).to(tl.float32)[None, :]
     where = pixel.to(tl.int64)[:, None] * outputs + output[None, :]
-    tl.store(result + where, total, mask=(pixel < pixels)[:, None] & (output < outputs)[None, :])
+    within = (pixel < pixels)[:, None] & (output < outputs)[None, :]
+    if added is not None:
+        total += tl.load(added + where, mask=within, other=0.0).to(tl.float32)
+    if relu:
+        total = tl.where(total < 0, 0.0, total)  # what is not a number stays so
+    tl.store(result + where, total, mask=within)

@@ -1,0 +1,51 @@
+"""Convolutions that include the sum and the ReLU that follow them: one launch instead of three."""
+
+import operator
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from tagseg.inference.graphs import bypass, sole_calls, tidy
+from tagseg.inference.unplanned import Unplanned
+
+_SUMS = (operator.add, operator.iadd, torch.add)
+_RELUS = (F.relu, torch.relu)
+
+
+def fuse(graph: fx.GraphModule) -> None:
+    """Make one module of a convolution and the sum, the ReLU or both behind it, where nobody reads what is between."""
+    for conv, module in list(sole_calls(graph, nn.Conv2d)):
+        if not Unplanned.fits(module):
+            continue
+        total = conv.next
+        if _adds(total, conv):
+            conv.args = (*conv.args, *(part for part in total.args if part is not conv))
+            bypass(total, conv)
+        readers = list(conv.users)
+        relu = len(readers) == 1 and _is_relu(graph, readers[0])
+        if relu:
+            bypass(readers[0], conv)
+        graph.set_submodule(str(conv.target), Unplanned(module, relu=relu))
+    tidy(graph)
+
+
+def _adds(node: fx.Node, conv: fx.Node) -> bool:
+    """Whether a node adds another tensor to a convolution's result, which only it reads.
+
+    It has to be the next one: then the other tensor is there before the convolution, and nothing changes in between.
+    """
+    return (
+        node.target in _SUMS
+        and list(conv.users) == [node]
+        and len(node.all_input_nodes) == len(node.args) == 2
+        and not node.kwargs
+        # `a += conv(b)` changes a, which others may read
+        and (node.target is not operator.iadd or len(node.all_input_nodes[0].users) == 1)
+    )
+
+
+def _is_relu(graph: fx.GraphModule, node: fx.Node) -> bool:
+    if node.op == "call_module":
+        return type(graph.get_submodule(str(node.target))) is nn.ReLU
+    return node.target in _RELUS
