@@ -61,6 +61,9 @@ def load_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Opt
                 state.setdefault(int(index), {})[key] = file.get_tensor(name)
     network.load_state_dict(weights)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    for parameter, values in optimiser.state.items():  # the fused optimiser wants them to lie as the weights do
+        for key, value in values.items():
+            values[key] = torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
     return progress
 
 

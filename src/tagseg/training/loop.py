@@ -81,6 +81,7 @@ def fit(
         gradient_accumulation_steps=settings.accumulate,
     )
     device = accelerator.device
+    network.to(memory_format=torch.channels_last)  # the layout that convolutions are fastest in, on CPU and GPU alike
     optimiser = torch.optim.SGD(
         network.parameter_groups(settings.lr, weight_decay=settings.weight_decay),
         lr=settings.lr,
@@ -118,7 +119,6 @@ def fit(
     if accelerator.num_processes > 1 and device.type == "cuda":
         convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]  # a process's share of a batch is too small for statistics of its own
     network.train()
-    network.to(memory_format=torch.channels_last)  # the layout that convolutions are fastest in, on CPU and GPU alike
     torch.backends.cudnn.benchmark = True  # pays because all crops have one size
     model: torch.nn.Module = network
     if _compiles(settings, schedule.steps - progress.step, device):
