@@ -308,3 +308,13 @@ def test_tensorboard_gets_curves_and_pictures(photos: Path, tmp_path: Path) -> N
     events.Reload()
     assert {"train/loss", "validation/mAP"} <= set(events.Tags()["scalars"])
     assert events.Tags()["images"]
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    loaded = "import sys, tagseg.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded]).returncode == 0
+
+
+def test_what_tagseg_offers_can_be_imported() -> None:
+    assert {"train", "load", "__version__"} <= set(dir(tagseg))
+    assert all(getattr(tagseg, name) is not None for name in dir(tagseg))

@@ -17,10 +17,11 @@ from tagseg.evaluation import evaluate as measure_masks
 from tagseg.inference import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.inference.settings import default_settings
 from tagseg.models import Network
+from tagseg.models.files import MODEL_FILE
 from tagseg.reporting import write_report
 from tagseg.source import Source
 from tagseg.training.board import Board
-from tagseg.training.loop import MODEL_FILE, fit
+from tagseg.training.loop import fit
 from tagseg.training.processes import processes
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_space, prepare_folder, read_config, read_held_out, write_held_out
@@ -123,7 +124,7 @@ def predict(
     """Segment pictures and write masks, overlays and one JSON file.
 
     Args:
-        model: a run's folder, a model's file, or a loaded model.
+        model: a run's folder, a model's file, `default` for the one that comes with tagseg, or a loaded model.
         pictures: files, folders, zips or patterns.
         out: the folder to write to.
         quality: the paper's scales and flips instead of one look.
@@ -156,7 +157,7 @@ def evaluate(
     """Measure a model's masks against true ones: with the tags that it predicts, and with the true tags.
 
     Args:
-        model: a run's folder, a model's file, or a loaded model.
+        model: a run's folder, a model's file, `default` for the one that comes with tagseg, or a loaded model.
         data: tagged pictures with masks.
         quality: the paper's scales and flips instead of one look.
         crf: refine by the dense CRF.

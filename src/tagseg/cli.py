@@ -7,18 +7,10 @@ from json import dumps as dump_json
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
-from safetensors import SafetensorError
 
-import tagseg
-from tagseg.benchmarks.show import show
-from tagseg.reproduction.run import reproductions
-from tagseg.source import Source
-from tagseg.training.loop import Interrupted
-from tagseg.training.processes import processes
-from tagseg.training.recipe import all_fields
+import tagseg  # imports nothing before it is used: torch alone takes seconds, which --help should not
 
 app = typer.Typer(
     name="tagseg",
@@ -47,7 +39,9 @@ Cutoff = Annotated[
         help="Keep classes with at least this score; by default the best for the validation tags. The paper: 0.1."
     ),
 ]
-Model = Annotated[str, typer.Argument(help="A run's folder, or a model's file.")]
+Model = Annotated[
+    str, typer.Argument(help="A run's folder, a model's file, or default: the one that comes with tagseg.")
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without pictures that cannot be read.")]
 
 
@@ -58,8 +52,8 @@ def _source(
     masks: list[str] | None = None,
     separator: str | None = None,
     sbd: str | None = None,
-) -> Source:
-    return Source(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
+) -> "tagseg.Source":
+    return tagseg.Source(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
 
 
 def _show_version(wanted: bool) -> None:
@@ -118,6 +112,8 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
 ) -> None:
     """Train a segmentation network from tags."""
+    from tagseg.training.processes import processes
+
     if val is None and val_split is not None:
         val, val_images, val_masks = data, val_images or images, val_masks or masks
     if val is None and (val_images or val_masks):
@@ -139,11 +135,20 @@ def train(
     print(f"next: tagseg predict {out} PICTURES... -o predictions, or tagseg report {out}")
 
 
-@app.command(epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o predictions`")
+@app.command(
+    epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o predictions`, or only `tagseg predict dog.jpg`"
+)
 def predict(
-    model: Model,
-    pictures: Annotated[list[str], typer.Argument(help="Files, folders, zips or patterns.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for masks, overlays and predictions.json.")],
+    pictures: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders, zips or patterns. Before them, a run's folder or a model's file; without one, the "
+            "model that comes with tagseg is used, which knows the 20 classes of PASCAL VOC."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder for masks, overlays and predictions.json.")
+    ] = Path("predictions"),
     quality: Quality = False,
     crf: Crf = False,
     cutoff: Cutoff = None,
@@ -152,7 +157,12 @@ def predict(
     ] = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Segment pictures."""
+    """Segment pictures, by a model of one's own or by the one that comes with tagseg."""
+    from tagseg.inference.predictor import DEFAULT_MODEL
+
+    model, first = DEFAULT_MODEL, Path(pictures[0]).expanduser()
+    if _is_model(first) or (pictures[0] == DEFAULT_MODEL and not first.exists()):
+        model, *pictures = pictures
     bad = tagseg.predict(
         model,
         pictures,
@@ -166,6 +176,15 @@ def predict(
     for line in bad:
         print(f"skipped: {line}", file=sys.stderr)
     print(f"masks, overlays and predictions.json are in {out}")
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a path that could be of pictures is meant as a model: a run's folder, or a file of weights."""
+    from tagseg.models.files import MODEL_FILE
+    from tagseg.models.weights import SUFFIXES
+    from tagseg.training.run_folder import CONFIG
+
+    return path.suffix in SUFFIXES or any((path / name).is_file() for name in (MODEL_FILE, CONFIG))
 
 
 @app.command(epilog="Example: `tagseg evaluate runs/photos val.csv --masks masks/`")
@@ -216,6 +235,8 @@ def recipes(
     settings: Annotated[bool, typer.Option("--settings", help="List the settings that --set can change.")] = False,
 ) -> None:
     """List the recipes, or show one with all its settings."""
+    from tagseg.training.recipe import all_fields
+
     if settings:
         print("\n".join(all_fields()))
     elif name:
@@ -231,6 +252,8 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure the fast paths on this machine, beside what they replace."""
+    from tagseg.benchmarks.show import show
+
     messages = Console(stderr=True)
     reports = tagseg.bench(
         what or (), device=device, on_start=lambda name: messages.print(f"measuring {name}: some minutes on a CPU ...")
@@ -257,6 +280,8 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
     """Redo a table of the paper: train, measure, and print our figures beside the paper's."""
+    from tagseg.reproduction.run import reproductions
+
     if what is None:
         print("\n".join(f"{name:24} {title}" for name, title in reproductions().items()))
         return
@@ -278,15 +303,29 @@ def main() -> None:
     """Run a command; what goes wrong is said in one line."""
     try:
         app()
-    except Interrupted as stop:
-        sys.exit(f"tagseg: {stop}")
     except KeyboardInterrupt:
         sys.exit("tagseg: stopped")
-    except torch.OutOfMemoryError as error:
+    except Exception as error:
+        if (line := _in_one_line(error)) is None:
+            raise
+        sys.exit(f"tagseg: {line}")
+
+
+def _in_one_line(error: Exception) -> str | None:
+    """What a person is told of an error; None of one that only a mistake in tagseg can cause."""
+    import torch
+    from safetensors import SafetensorError
+
+    from tagseg.training.loop import Interrupted
+
+    if isinstance(error, Interrupted):
+        return str(error)
+    if isinstance(error, torch.OutOfMemoryError):
         hint = "lower optimiser.batch or pictures.crop, or raise optimiser.accumulate"
-        sys.exit(f"tagseg: the GPU's memory is full ({str(error).splitlines()[0]}); {hint}")
-    except (ValueError, OSError, FloatingPointError, SafetensorError) as error:
-        sys.exit(f"tagseg: {_in_options(' '.join(str(error).split()))}")
+        return f"the GPU's memory is full ({str(error).splitlines()[0]}); {hint}"
+    if isinstance(error, ValueError | OSError | FloatingPointError | SafetensorError):
+        return _in_options(" ".join(str(error).split()))
+    return None
 
 
 # What a function calls by keyword, the command line calls by option.

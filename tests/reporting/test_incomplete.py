@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tagseg.evaluation import Evaluation
 from tagseg.inference import load, read_settings, write_settings
+from tagseg.models.files import MODEL_FILE
 from tagseg.reporting import write_report
-from tagseg.training.loop import MODEL_FILE
 from tests.reporting.parsed import Page
 from tests.reporting.runs import SECTIONS, STAGES, TRUTH, VALIDATION, train
 

@@ -9,9 +9,10 @@ import torch
 
 import tagseg
 from tagseg.models import Network
+from tagseg.models.files import MODEL_FILE
 from tagseg.training.checkpoint import FILE
 from tagseg.training.journal import read_journal
-from tagseg.training.loop import MODEL_FILE, Interrupted
+from tagseg.training.loop import Interrupted
 from tests.training.small import run, small_data, small_recipe
 
 

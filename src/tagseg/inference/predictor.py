@@ -14,21 +14,22 @@ from tagseg.inference.prediction import Prediction
 from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
 from tagseg.inference.settings import InferenceSettings, default_settings, read_settings
 from tagseg.inference.stream import Decoded, PredictionStream
-from tagseg.models.files import load_model
+from tagseg.models.files import MODEL_FILE, load_model
 from tagseg.models.network import Network
 
-MODEL_FILE = "model.safetensors"
+DEFAULT_MODEL = "default"
+DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model, and a card about it
 
 Pictures = str | Path | InMemory | Iterable[str | Path | InMemory]
 
 
 def load(
-    path: str | Path, *, device: str = "auto", precision: str = "auto", max_pixels: int = MAX_PIXELS
+    path: str | Path = DEFAULT_MODEL, *, device: str = "auto", precision: str = "auto", max_pixels: int = MAX_PIXELS
 ) -> "Predictor":
     """A model ready to predict.
 
     Args:
-        path: a run's folder, or a model's file.
+        path: a run's folder, or a model's file; `default` is the model that comes with tagseg, for VOC's 20 classes.
         device: `auto` takes the first GPU if there is one.
         precision: `auto` computes in bfloat16, where that is safe, on devices that are faster in it; or `float32`,
             `bfloat16`.
@@ -36,7 +37,9 @@ def load(
     """
     file = Path(path).expanduser()
     if not file.exists():
-        raise ValueError(f"{path}: does not exist; name a run's folder, or a model's file")
+        if str(path) != DEFAULT_MODEL:
+            raise ValueError(f"{path}: does not exist; name a run's folder, a model's file, or {DEFAULT_MODEL}")
+        file = DEFAULT_FOLDER
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.is_file():

@@ -12,18 +12,22 @@ from tagseg.models.config import ModelConfig
 from tagseg.models.network import Network
 from tagseg.models.weights import fit, read_weights
 
+MODEL_FILE = "model.safetensors"  # its name in the folder of a run
 _KEY = "tagseg_model"
 
 
-def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | None = None) -> None:
+def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | None = None, half: bool = False) -> None:
     """Write a model to a safetensors file, with its configuration in the file's metadata.
 
     Args:
         model: the network.
         path: the file to write.
         notes: further metadata, for example how to use the model; `read_notes` gives them back.
+        half: keep the convolutions' weights in half precision: half the size, and masks that differ by rounding alone.
     """
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    if half:  # not the rest: variances of batch norms may be larger than half precision reaches
+        state = {name: tensor.half() if tensor.dim() == 4 else tensor for name, tensor in state.items()}
     metadata = {**(notes or {}), _KEY: model.config.to_json()}
     replace_file(Path(path), lambda part: save_file(state, part, metadata))
 

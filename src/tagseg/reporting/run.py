@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tagseg.inference.predictor import Predictor, load
+from tagseg.models.files import MODEL_FILE
 from tagseg.training.checkpoint import Progress, read_progress
 from tagseg.training.journal import read_journal
-from tagseg.training.loop import MODEL_FILE
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 

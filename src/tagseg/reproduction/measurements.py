@@ -26,6 +26,7 @@ class Measurement:
 
 MEASUREMENTS = {
     "single": Measurement("val", quality=False, crf=False, cutoff=PAPER_CUTOFF),
+    "single-tags": Measurement("val", quality=False, crf=False, cutoff=None),
     "quality": Measurement("val", quality=True, crf=False, cutoff=PAPER_CUTOFF),
     "quality-crf": Measurement("val", quality=True, crf=True, cutoff=PAPER_CUTOFF),
     "quality-tags": Measurement("val", quality=True, crf=False, cutoff=None),

@@ -9,12 +9,11 @@ from typing import Protocol
 from tagseg.api import evaluate, train
 from tagseg.evaluation.evaluation import EVALUATION_FILE
 from tagseg.inference.settings import NOTE, InferenceSettings
-from tagseg.models.files import read_notes
+from tagseg.models.files import MODEL_FILE, read_notes
 from tagseg.reproduction.folder import VocSources
 from tagseg.reproduction.measurements import MEASUREMENTS, measurement_file
 from tagseg.reproduction.table import Figure
 from tagseg.source import Source
-from tagseg.training.loop import MODEL_FILE
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 

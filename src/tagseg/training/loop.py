@@ -22,6 +22,7 @@ from tagseg._kernels import can_compile
 from tagseg.data.cached import cached, removed_at_the_end
 from tagseg.data.dataset import ImageTags
 from tagseg.models import Network, save_model
+from tagseg.models.files import MODEL_FILE
 from tagseg.training.augment import TrainingPictures, ValidationPictures, finish, seed_for
 from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from tagseg.training.display import Display
@@ -32,7 +33,6 @@ from tagseg.training.recipe import OptimiserSettings, Recipe, SupervisionSetting
 from tagseg.training.sampling import Schedule
 from tagseg.training.validation import Validation, validate
 
-MODEL_FILE = "model.safetensors"
 STEPS_BETWEEN_LOGS = 10
 STEPS_WORTH_COMPILING = 2000
 DECODED = "decoded"  # the folder for decoded pictures, while the run lasts
