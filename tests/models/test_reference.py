@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -128,6 +129,28 @@ def test_loads_imagenet_weights_without_their_classifier(tmp_path: Path, backbon
     assert loaded.config.classes == 7
     for name, tensor in model.backbone.state_dict().items():
         assert torch.equal(loaded.backbone.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("backbone", ["wideresnet38", "vgg16", "resnet50", "resnet101"])
+def test_predicts_with_a_file_alone(tmp_path: Path, backbone: str) -> None:
+    model = published_network(backbone, "ae")
+    loaded = tagseg.load(authors_file(tmp_path / "model_enc.pth", model, backbone), precision="float32")
+    assert loaded.description == {"name": "model_enc", "method": "single-stage", "backbone": backbone}
+    assert loaded.settings.scales == ((1.0, 0.5, 1.5, 2.0) if backbone == "wideresnet38" else (1.0, 0.75, 1.25, 1.5))
+    picture = np.random.default_rng(0).integers(0, 256, (49, 65, 3), np.uint8)
+    prediction = loaded.predict(picture)
+    with torch.inference_mode():
+        scores = model.eval()(model.normalise(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255)).scores.sigmoid()
+    assert np.allclose(list(prediction.scores.values()), scores[0].numpy(), atol=1e-4)
+
+
+def test_imagenet_weights_do_not_predict(tmp_path: Path) -> None:
+    path = authors_file(tmp_path / "imagenet.pth", published_network("vgg16", "bsl"), "vgg16", only="backbone.")
+    with pytest.raises(ValueError, match="holds ImageNet weights and no trained model"):
+        tagseg.load(path)
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(ValueError, match="other.pth is not of the published implementation"):
+        tagseg.load(tmp_path / "other.pth")
 
 
 def test_a_file_that_does_not_fit_names_what_does_not(tmp_path: Path) -> None:

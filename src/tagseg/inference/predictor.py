@@ -16,6 +16,7 @@ from tagseg.inference.settings import InferenceSettings, default_settings, read_
 from tagseg.inference.stream import Decoded, PredictionStream
 from tagseg.models.files import MODEL_FILE, load_model
 from tagseg.models.network import Network
+from tagseg.models.reference import load_reference_checkpoint
 
 DEFAULT_MODEL = "default"
 DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model, and a card about it
@@ -29,7 +30,8 @@ def load(
     """A model ready to predict.
 
     Args:
-        path: a run's folder, or a model's file; `default` is the model that comes with tagseg, for VOC's 20 classes.
+        path: a run's folder, a model's file, a `.pth` file that the paper's authors' code trained, or `default`: the
+            model that comes with tagseg, for VOC's 20 classes.
         device: `auto` takes the first GPU if there is one.
         precision: `auto` computes in bfloat16, where that is safe, on devices that are faster in it; or `float32`,
             `bfloat16`.
@@ -44,10 +46,19 @@ def load(
         file = file / MODEL_FILE
         if not file.is_file():
             raise ValueError(f"{path}: this folder holds no {MODEL_FILE}; name a run's folder, or a model's file")
-    network = load_model(file)
+    if file.suffix == ".safetensors":
+        network = load_model(file)
+        settings = read_settings(file, network.config)
+    else:
+        network = load_reference_checkpoint(file)
+        settings = default_settings(network.config)
+        if network.training:
+            raise ValueError(
+                f"{path}: holds ImageNet weights and no trained model; train with --set model.pretrained=PATH"
+            )
     return Predictor(
         network,
-        read_settings(file, network.config),
+        settings,
         name=file.resolve().parent.name if file.name == MODEL_FILE else file.stem,
         device=device,
         precision=precision,
