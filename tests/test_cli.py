@@ -246,6 +246,7 @@ def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: py
     ("arguments", "words"),
     [
         (["predict", "nowhere", "x.jpg", "-o", "out"], "nowhere: does not exist"),
+        (["predict", "default", "-o", "out"], "no pictures were named; give files, folders"),
         (["report", "nowhere"], "nowhere is not a run's folder"),
         (["evaluate", "nowhere", "shapes:2"], "nowhere: does not exist"),
         (["check", "nowhere.csv"], "nowhere.csv"),

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tagseg.data import DataError
-from tagseg.inference.find import find_pictures
+from tagseg.inference.find import as_sources
 from tagseg.inference.predictor import Predictor
 from tests.inference.conftest import wavy
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_folders_patterns_zips_and_members(folder: Path) -> None:
     def names(*arguments: str | Path) -> list[str]:
-        return [picture.name for picture in find_pictures(arguments)]
+        return [picture.name for picture in as_sources(arguments)]
 
     assert names(folder) == ["a", "b", "cats/c", "cats/d"]
     assert names(folder / "b.jpg") == ["b"]
@@ -46,12 +46,12 @@ def test_wrong_places_are_named(folder: Path) -> None:
         (f"{folder.parent}/more.zip:g.png", "holds no picture g.png"),
     ):
         with pytest.raises(DataError, match=message):
-            find_pictures(argument)
+            as_sources(argument)
     (folder / "empty").mkdir()
     with pytest.raises(DataError, match="this folder holds no pictures; pictures end in .bmp"):
-        find_pictures(folder / "empty")
+        as_sources(folder / "empty")
     with pytest.raises(DataError, match="no pictures were named"):
-        find_pictures([])
+        as_sources([])
 
 
 def test_batches_change_nothing_and_keep_the_order(predictor: Predictor, folder: Path) -> None:

@@ -1,7 +1,6 @@
 """From a saved model and pictures to masks."""
 
 from tagseg.inference.cutoffs import tune_cutoffs, tune_on_tags
-from tagseg.inference.find import find_pictures
 from tagseg.inference.multiscale import merge_scales
 from tagseg.inference.prediction import Prediction
 from tagseg.inference.predictor import Predictor, load
@@ -14,7 +13,6 @@ __all__ = [
     "Prediction",
     "PredictionStream",
     "Predictor",
-    "find_pictures",
     "load",
     "merge_scales",
     "read_settings",

@@ -51,39 +51,31 @@ class MemoryPicture:
 Source = PictureFile | MemoryPicture
 
 
-def find_pictures(arguments: str | Path | Iterable[str | Path]) -> list[PictureFile]:
-    """All pictures that the arguments name, each once, in the arguments' order.
+def as_sources(pictures: str | Path | InMemory | Iterable[str | Path | InMemory]) -> list[Source]:
+    """Pictures of all kinds, mixed, as sources to read one by one: each file once, in the arguments' order.
 
     A picture is named by its path below the folder or zip that was given, without its ending.
 
     Args:
-        arguments: files, folders (with all folders in them), zips, members of zips as `photos.zip:cats/1.jpg`, and
-            patterns such as `photos/*.jpg`.
+        pictures: files, folders (with all folders in them), zips, members of zips as `photos.zip:cats/1.jpg`, patterns
+            such as `photos/*.jpg`, and pictures in memory.
     """
-    found: dict[FileRef, PictureFile] = {}
-    for argument in [arguments] if isinstance(arguments, str | Path) else arguments:
-        for picture in _expand(Path(argument).expanduser()):
-            found.setdefault(picture.file, picture)
-    if not found:
-        raise DataError("no pictures were named; give files, folders, zips or patterns such as photos/*.jpg")
-    return list(found.values())
-
-
-def as_sources(pictures: str | Path | InMemory | Iterable[str | Path | InMemory]) -> list[Source]:
-    """Pictures of all kinds, mixed, as sources to read one by one."""
     if isinstance(pictures, str | Path | Image.Image | np.ndarray | Tensor):
         pictures = [pictures]
-    sources: list[Source] = []
+    sources: dict[FileRef | int, Source] = {}
     for picture in pictures:
         if isinstance(picture, str | Path):
-            sources.extend(find_pictures(picture))
+            for found in _expand(Path(picture).expanduser()):
+                sources.setdefault(found.file, found)
         elif isinstance(picture, Image.Image | np.ndarray | Tensor):
-            sources.append(MemoryPicture(f"picture-{len(sources) + 1:04d}", picture))
+            sources[len(sources)] = MemoryPicture(f"picture-{len(sources) + 1:04d}", picture)
         else:
             raise ValueError(
                 f"a picture is a path, a PIL image, a numpy array or a tensor, got {type(picture).__name__}"
             )
-    return sources
+    if not sources:
+        raise DataError("no pictures were named; give files, folders, zips or patterns such as photos/*.jpg")
+    return list(sources.values())
 
 
 def _expand(path: Path) -> list[PictureFile]:
