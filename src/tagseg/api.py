@@ -9,11 +9,9 @@ from pathlib import Path
 import torch
 
 from tagseg._cores import usable_cores
-from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth
-from tagseg.data import check as check_data
+from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth, check as check_data
 from tagseg.data.splitting import hold_out
-from tagseg.evaluation import Evaluation, tune_on_masks
-from tagseg.evaluation import evaluate as measure_masks
+from tagseg.evaluation import Evaluation, evaluate as measure_masks, tune_on_masks
 from tagseg.inference import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.inference.settings import default_settings
 from tagseg.models import Network

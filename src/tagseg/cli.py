@@ -3,6 +3,7 @@
 import re
 import sys
 from dataclasses import asdict
+from glob import has_magic
 from json import dumps as dump_json
 from pathlib import Path
 from typing import Annotated
@@ -161,8 +162,14 @@ def predict(
     from tagseg.inference.predictor import DEFAULT_MODEL
 
     model, first = DEFAULT_MODEL, Path(pictures[0]).expanduser()
-    if _is_model(first) or (pictures[0] == DEFAULT_MODEL and not first.exists()):
+    if pictures[0] == DEFAULT_MODEL or _is_model(first):
         model, *pictures = pictures
+    elif not (first.exists() or first.suffix or has_magic(pictures[0])):
+        raise ValueError(
+            f"{pictures[0]}: does not exist; name pictures, and before them, if you like, a run's folder or a model"
+        )
+    if model == DEFAULT_MODEL:
+        print("model: the one that comes with tagseg, for the 20 classes of PASCAL VOC", file=sys.stderr)
     bad = tagseg.predict(
         model,
         pictures,
@@ -180,11 +187,9 @@ def predict(
 
 def _is_model(path: Path) -> bool:
     """Whether a path that could be of pictures is meant as a model: a run's folder, or a file of weights."""
-    from tagseg.models.files import MODEL_FILE
     from tagseg.models.weights import SUFFIXES
-    from tagseg.training.run_folder import CONFIG
 
-    return path.suffix in SUFFIXES or any((path / name).is_file() for name in (MODEL_FILE, CONFIG))
+    return path.suffix in SUFFIXES or (path.is_dir() and any(path.glob("*.safetensors")))
 
 
 @app.command(epilog="Example: `tagseg evaluate runs/photos val.csv --masks masks/`")

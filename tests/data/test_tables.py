@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tagseg.data import DataError, ImageTags, open_dataset
 from tagseg.data._table_lines import guess_separator, split_labels

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.metrics import confusion_matrix, jaccard_score, precision_score, recall_score
 
 from tagseg.evaluation.confusion import ConfusionMatrix, mean

@@ -3,8 +3,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tagseg.data.dataset import Pixels
 from tagseg.inference import batches

@@ -1,5 +1,7 @@
+import pickle
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from functools import partial
 
 import pytest
@@ -50,6 +52,49 @@ class OneValue(TwoReaders):
         mean = x.mean((1, 2, 3), keepdim=True)
         x = F.relu(self.first(x) + mean)
         return x, x + self.second(x.mean((2, 3), keepdim=True))
+
+
+class SeenThroughAView(TwoReaders):
+    """A sum in place whose first term is a view of what is read again."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        shallow = self.first(x).sigmoid()
+        view = shallow.transpose(2, 3).transpose(2, 3)
+        view += self.second(shallow)
+        return shallow, self.second_norm(shallow * 1)
+
+
+class Adds(nn.Module):
+    """Changes its argument in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        x += self.conv(y)
+        return x
+
+
+class ChangedArgument(TwoReaders):
+    """It has no graph itself, and a part of it changes what it reads again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.adds = Adds()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        shallow = self.first(x).sigmoid() if float(x.shape[0]) else x
+        self.adds(shallow, self.second(shallow))
+        return shallow, self.second_norm(shallow * 1)
+
+
+class Unusual(TwoReaders):
+    """Arguments by name, and a number that is added."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.first(input=x) + x.shape[0]
+        return x, self.second(x) + x.shape[0]
 
 
 class Hidden(TwoReaders):
@@ -104,6 +149,7 @@ def norms(network: nn.Module) -> int:
         (partial(tagseg.build_cam, "vgg16", 2), 0),
         (partial(tagseg.build_cam, "wideresnet38", 2), 17),  # most of its batch norms come before a convolution
         (partial(tagseg.build_cam, "mobilenetv2_100", 2), 0),
+        (partial(tagseg.build_model, "tf_efficientnet_lite0", 2), 0),
         (partial(tagseg.build_cam, "convnext_tiny", 2), 0),
         (partial(tagseg.build_cam, "densenet121", 2), 62),
         (partial(tagseg.build_cam, "regnety_002", 2), 0),
@@ -112,6 +158,9 @@ def norms(network: nn.Module) -> int:
         (partial(tagseg.build_cam, "inception_v3", 2), 0),
         (partial(cam_on, TwoReaders), 1),
         (partial(cam_on, ChangedInPlace), 1),
+        (partial(cam_on, SeenThroughAView), 1),
+        (partial(cam_on, ChangedArgument), 2),
+        (partial(cam_on, Unusual), 0),
         (partial(cam_on, OneValue), 0),
         (partial(cam_on, Hidden), 2),
         (partial(cam_on, Busy), 1),
@@ -131,6 +180,14 @@ def test_a_prepared_network_says_the_same(build: Callable[[], Network], left: in
         rounding = relative_error(getattr(rounded, name), exact)  # what TF32 costs the network itself on a GPU
         assert_close(getattr(found, name), exact, tolerance=1e-4 + 4 * rounding)
     assert norms(prepared) == left
+
+
+def test_a_prepared_network_can_be_moved_copied_and_sent() -> None:
+    prepared = prepare(tagseg.load().engine.network, half=False)
+    x = torch.rand(1, 3, 64, 64)
+    for other in (deepcopy(prepared).to("cpu"), pickle.loads(pickle.dumps(prepared))):
+        with torch.inference_mode():
+            assert torch.equal(other(x).scores, prepared(x).scores)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 30), (12, 13), (25, 36), (24, 80)])

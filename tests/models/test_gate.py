@@ -1,7 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torchvision.models.segmentation.deeplabv3 import ASPP
 
 from tagseg.models.gate import DeterministicGate, GlobalCueInjection, StochasticGate, build_gate

@@ -3,8 +3,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import tagseg
 from tagseg.models.pooling import POOLINGS, build_penalty, gwp, lse, with_background

@@ -146,7 +146,7 @@ def test_predicts_with_a_file_alone(tmp_path: Path, backbone: str) -> None:
 
 def test_imagenet_weights_do_not_predict(tmp_path: Path) -> None:
     path = authors_file(tmp_path / "imagenet.pth", published_network("vgg16", "bsl"), "vgg16", only="backbone.")
-    with pytest.raises(ValueError, match="holds ImageNet weights and no trained model"):
+    with pytest.raises(ValueError, match="imagenet.pth holds ImageNet weights and no trained model; train one from it"):
         tagseg.load(path)
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
     with pytest.raises(ValueError, match="other.pth is not of the published implementation"):

@@ -48,11 +48,11 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
         )  # fmt: skip
     if added is None or part is not None:
         return result
-    total = result + added  # one of the two is a single value for the whole map
+    total = result + added  # one of the two is spread over the other's map
     return total.relu_() if conv.relu else total
 
 
-# Fewer variants to compile: what a size or a position is multiplied by does not make the kernel faster when known.
+# Triton would else compile anew for sizes that are 1 or a multiple of 16.
 _ANY = ["height", "width", "out_height", "out_width", "pixels"] + [
     f"{name}_{axis}" for name in ("stride", "padding", "dilation") for axis in "yx"
 ]

@@ -26,12 +26,12 @@ class Dilated(nn.Module):
         plain = conv.stride == (1, 1) and conv.padding_mode == "zeros"
         return max(conv.dilation) > 1 and odd and plain and conv.padding == centred
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Convolve maps, [B, C, h, w]."""
+    def forward(self, input: Tensor) -> Tensor:
+        """Convolve maps, [B, C, h, w]; the argument has the name that torch gives it."""
         taps, padding = [], []
-        for size, dilation, side in zip(x.shape[-2:], self.conv.dilation, self.conv.kernel_size, strict=True):
+        for size, dilation, side in zip(input.shape[-2:], self.conv.dilation, self.conv.kernel_size, strict=True):
             reach = min(side // 2, (size - 1) // dilation)  # in taps, to either side of the central one
             taps.append(slice(side // 2 - reach, side // 2 + reach + 1))
             padding.append(reach * dilation)
         weight = self.conv.weight[:, :, taps[0], taps[1]]
-        return F.conv2d(x, weight, self.conv.bias, 1, padding, self.conv.dilation, self.conv.groups)
+        return F.conv2d(input, weight, self.conv.bias, 1, padding, self.conv.dilation, self.conv.groups)

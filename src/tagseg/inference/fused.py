@@ -16,10 +16,10 @@ _RELUS = (F.relu, torch.relu)
 def fuse(graph: fx.GraphModule) -> None:
     """Make one module of a convolution and the sum, the ReLU or both behind it, where nobody reads what is between."""
     for conv, module in list(sole_calls(graph, nn.Conv2d)):
-        if not Unplanned.fits(module):
+        if not Unplanned.fits(module) or conv.kwargs:
             continue
         total = conv.next
-        if _adds(total, conv):
+        if _adds(graph, total, conv):
             conv.args = (*conv.args, *(part for part in total.args if part is not conv))
             bypass(total, conv)
         readers = list(conv.users)
@@ -30,18 +30,23 @@ def fuse(graph: fx.GraphModule) -> None:
     tidy(graph)
 
 
-def _adds(node: fx.Node, conv: fx.Node) -> bool:
-    """Whether a node adds another tensor to a convolution's result, which only it reads.
+def _adds(graph: fx.GraphModule, node: fx.Node, conv: fx.Node) -> bool:
+    """Whether a node adds another module's result to a convolution's, which only it reads.
 
-    It has to be the next one: then the other tensor is there before the convolution, and nothing changes in between.
+    It has to be the next one: then the other result is there before the convolution, and nothing changes in between.
     """
+    if node.target not in _SUMS or list(conv.users) != [node] or node.kwargs or len(node.args) != 2:
+        return False
+    first, second = node.args
+    other = second if first is conv else first
+    if not isinstance(other, fx.Node) or other is conv or other.op != "call_module":
+        return False
+    # `a += conv(b)` changes a, which may be part of something that others read; a convolution's result is not.
+    made = graph.get_submodule(str(other.target))
     return (
-        node.target in _SUMS
-        and list(conv.users) == [node]
-        and len(node.all_input_nodes) == len(node.args) == 2
-        and not node.kwargs
-        # `a += conv(b)` changes a, which others may read
-        and (node.target is not operator.iadd or len(node.all_input_nodes[0].users) == 1)
+        node.target is not operator.iadd
+        or first is conv
+        or (isinstance(made, nn.Conv2d | Unplanned) and len(other.users) == 1)
     )
 
 

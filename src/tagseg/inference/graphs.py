@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import torch
+from timm.layers.conv2d_same import Conv2dSame
 from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,7 +17,9 @@ from tagseg.models.network import Network
 
 _Kind = TypeVar("_Kind", bound=nn.Module)
 _PROBE_SIDE = 64
-_tracing = Lock()  # torch.fx changes nn.Module while it traces: two threads would change it back in the wrong order
+# torch.fx changes nn.Module while it traces: two threads that trace would change it back in the wrong order. A thread
+# that only predicts is not stopped; `_Tracer.call_module` leaves its calls as they are.
+_tracing = Lock()
 
 
 def draw_graphs(network: Network) -> None:
@@ -30,7 +33,7 @@ def draw_graphs(network: Network) -> None:
     _draw(drawn)
     try:
         same = _operations(drawn) == _operations(plain)
-    except (TypeError, AttributeError, RuntimeError):  # a part without a graph looks into a child that now is one
+    except Exception:  # any code may run here, such as a part without a graph that looks into a child that now is one
         same = False
     if same:
         _draw(network)
@@ -41,13 +44,13 @@ def graphs_of(network: nn.Module) -> Iterator[fx.GraphModule]:
     return (module for module in network.modules() if isinstance(module, fx.GraphModule))
 
 
-def sole_calls(graph: fx.GraphModule, kind: type[_Kind]) -> Iterator[tuple[fx.Node, _Kind]]:
-    """The calls of modules of exactly one class, without the modules that are called more than once."""
+def sole_calls(graph: fx.GraphModule, *kinds: type[_Kind]) -> Iterator[tuple[fx.Node, _Kind]]:
+    """The calls of modules of exactly these classes, without the modules that are called more than once."""
     calls = [node for node in graph.graph.nodes if node.op == "call_module"]
     targets = [node.target for node in calls]
     for node in calls:
         module = graph.get_submodule(node.target)
-        if type(module) is kind and targets.count(node.target) == 1:
+        if isinstance(module, kinds) and type(module) in kinds and targets.count(node.target) == 1:
             yield node, module
 
 
@@ -76,7 +79,7 @@ def _draw_children(module: nn.Module) -> None:
             with _tracing:
                 graph = _Tracer().trace(child)
             module.set_submodule(name, fx.GraphModule(child, graph))
-        except (TypeError, AssertionError, RuntimeError, ValueError, AttributeError, LookupError, NameError):
+        except Exception:  # any code may run here, and what it raises when it cannot be traced is up to it
             _draw_children(child)
 
 
@@ -87,6 +90,7 @@ def _separate_activations(network: Network) -> None:
             norm = nn.BatchNorm2d(both.num_features, both.eps, affine=False, device="meta").eval()
             norm.weight, norm.bias = both.weight, both.bias
             norm.running_mean, norm.running_var = both.running_mean, both.running_var
+            norm.num_batches_tracked = both.num_batches_tracked
             norm.affine = both.affine
             network.set_submodule(name, nn.Sequential(norm, both.drop, both.act))
 
@@ -99,13 +103,15 @@ class _Value(fx.Proxy):
 
 
 class _Tracer(fx.Tracer):
-    """Traces down to torch's own modules."""
+    """Traces down to torch's own modules, and to convolutions whose padding depends on the picture's size."""
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Value(node, self)
 
     @staticmethod
     def is_leaf(module: nn.Module) -> bool:
+        if type(module) is Conv2dSame:
+            return True
         return module.__module__.startswith("torch.nn") and not isinstance(
             module, nn.Sequential | nn.ModuleList | nn.ModuleDict
         )

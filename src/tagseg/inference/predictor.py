@@ -31,17 +31,15 @@ def load(
 
     Args:
         path: a run's folder, a model's file, a `.pth` file that the paper's authors' code trained, or `default`: the
-            model that comes with tagseg, for VOC's 20 classes.
+            model that comes with tagseg, for VOC's 20 classes (`./default` is a folder of that name).
         device: `auto` takes the first GPU if there is one.
         precision: `auto` computes in bfloat16, where that is safe, on devices that are faster in it; or `float32`,
             `bfloat16`.
         max_pixels: the most pixels that the network sees at once; larger pictures go through it in tiles.
     """
-    file = Path(path).expanduser()
+    file = DEFAULT_FOLDER if path == DEFAULT_MODEL else Path(path).expanduser()
     if not file.exists():
-        if str(path) != DEFAULT_MODEL:
-            raise ValueError(f"{path}: does not exist; name a run's folder, a model's file, or {DEFAULT_MODEL}")
-        file = DEFAULT_FOLDER
+        raise ValueError(f"{path}: does not exist; name a run's folder, a model's file, or {DEFAULT_MODEL}")
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.is_file():
@@ -50,12 +48,8 @@ def load(
         network = load_model(file)
         settings = read_settings(file, network.config)
     else:
-        network = load_reference_checkpoint(file)
+        network = load_reference_checkpoint(file, trained=True)
         settings = default_settings(network.config)
-        if network.training:
-            raise ValueError(
-                f"{path}: holds ImageNet weights and no trained model; train with --set model.pretrained=PATH"
-            )
     return Predictor(
         network,
         settings,

@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import torch
+from timm.layers.conv2d_same import Conv2dSame
 from torch import fx, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -57,9 +58,9 @@ def _drop_idle(graph: fx.GraphModule) -> None:
 def _fold_norms(graph: fx.GraphModule) -> None:
     """Make batch norms part of the convolutions that nobody else reads.
 
-    Only torch's own classes count: others may do more than their parameters say.
+    Only classes that are known count: others may do more than their parameters say.
     """
-    convs = dict(sole_calls(graph, nn.Conv2d))
+    convs = dict(sole_calls(graph, nn.Conv2d, Conv2dSame))
     for node, norm in sole_calls(graph, nn.BatchNorm2d):
         read = node.all_input_nodes[0]
         if read in convs and len(read.users) == 1:

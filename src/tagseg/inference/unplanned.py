@@ -41,16 +41,16 @@ class Unplanned(nn.Module):
         """Whether a convolution is an ordinary one: not depthwise, padded by zeros if at all."""
         return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
 
-    def forward(self, x: Tensor, added: Tensor | None = None) -> Tensor:
+    def forward(self, input: Tensor, added: Tensor | None = None) -> Tensor:
         """Convolve maps, [B, C, h, w], in the channels-last layout.
 
         Args:
-            x: the maps.
+            input: the maps, under the name that torch gives them.
             added: what is added to the result, before the ReLU.
         """
         if self.kernel is not None:
-            return self.kernel(x, self, added)
-        patches = self._patches(x)
+            return self.kernel(input, self, added)
+        patches = self._patches(input)
         product = F.linear(patches.flatten(0, 2), self.matrix.T, self.bias)
         result = product.view(*patches.shape[:3], -1).permute(0, 3, 1, 2)
         if added is not None:

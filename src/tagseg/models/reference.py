@@ -21,7 +21,7 @@ _SIGNS = {
 
 
 def load_reference_checkpoint(
-    path: str | Path, backbone: str | None = None, *, classes: int = 20, psi: float = 0.3
+    path: str | Path, backbone: str | None = None, *, classes: int = 20, psi: float = 0.3, trained: bool = False
 ) -> Segmenter | CAM:
     """A model from a `.pth` file of the published implementation; a trained one in evaluation mode.
 
@@ -31,6 +31,7 @@ def load_reference_checkpoint(
         backbone: which of the paper's backbones it is; by default it is recognised by the names of its tensors.
         classes: how many classes the random head gets; a trained network brings its own number, and 20 are VOC's.
         psi: the gate's mixing rate that a trained network was trained with: a file does not say.
+        trained: refuse ImageNet weights.
     """
     if backbone is not None and backbone not in PAPER_BACKBONES:
         raise unknown_name("backbone of the paper", backbone, PAPER_BACKBONES)
@@ -47,6 +48,8 @@ def load_reference_checkpoint(
         model = build_cam(backbone, _names(len(head_of_cam)))
         state["fc8.weight"] = state.pop("mask_branch.0.weight")
         state.pop("cls_branch.2.weight", None)
+    elif trained:
+        raise ValueError(f"{path} holds ImageNet weights and no trained model; train one from it by pretrained=PATH")
     else:
         return build_model(backbone, classes, psi=psi, pretrained=path)
     own_names = {reference_name(name, backbone): name for name in model.state_dict()}

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagseg.data.dataset import ImageTags, Pixels
-from tagseg.data.truth import IGNORE as NOT_JUDGED
-from tagseg.data.truth import PixelTruth
+from tagseg.data.truth import IGNORE as NOT_JUDGED, PixelTruth
 from tagseg.reporting.images import as_jpeg, colours, paint, side_for, small_copy
 from tagseg.reporting.markup import Markup, element, percent
 from tagseg.reporting.run import Run
