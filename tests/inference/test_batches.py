@@ -42,7 +42,7 @@ def test_mixed_shapes_fill_whole_batches() -> None:
     assert sorted(sizes) == [1] + [4] * 60
 
 
-@pytest.mark.parametrize(("most_pixels", "held"), [(2**26, 64 * 3), (20, 21)])
+@pytest.mark.parametrize(("most_pixels", "held"), [(2**27, 128 * 3), (20, 21)])
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch, most_pixels: int, held: int) -> None:
     monkeypatch.setattr(batches, "_MOST_PIXELS", most_pixels)
     taken: list[int] = []

@@ -6,8 +6,8 @@ from typing import Generic, Protocol, TypeVar
 
 from tagseg.data.dataset import Pixels
 
-_AHEAD = 64  # batches; in VOC, whose pictures have some hundred shapes, this fills most of them
-_MOST_PIXELS = 2**26  # how much of the stream is held at once, whatever the batch size
+_AHEAD = 128  # batches; VOC's pictures have some hundred shapes, and a full batch costs little more than one picture
+_MOST_PIXELS = 2**27  # how much of the stream is held at once, whatever the batch size: 400 MB
 
 
 class HasPixels(Protocol):
