@@ -269,10 +269,12 @@ def test_pictures_that_are_not_there(trained: Path, tmp_path: Path, monkeypatch:
     assert "skipped: " in skipped.output
 
 
-def test_recipes_are_listed_and_shown() -> None:
+def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
     runner = CliRunner()
     assert "resnet50" in runner.invoke(app, ["recipes"]).output.split()
-    assert json.loads(runner.invoke(app, ["recipes", "vgg16"]).output)["model"]["backbone"] == "vgg16"
+    (tmp_path / "mine.toml").write_text(runner.invoke(app, ["recipes", "vgg16"]).output)
+    assert tagseg.Recipe.load(tmp_path / "mine.toml") == tagseg.Recipe.load("vgg16")
+    assert tagseg.recipes()["wideresnet38"].endswith("--set model.pretrained=PATH")
     assert "model.gate" in runner.invoke(app, ["recipes", "--settings"]).output
 
 

@@ -76,6 +76,10 @@ def train(
             f"{val_source.data}: too few pictures to choose the checkpoint by; name some with --val, or raise "
             f"validation.share, now {settings.validation.share:g}"
         )
+    if shared.is_main_process:
+        unseen = [name for name, count in zip(held_out.classes, held_out.tags.sum(0), strict=True) if not count]
+        lack = f"; none of these has {', '.join(unseen)}" if unseen else ""
+        print(f"{len(learn)} pictures teach, {len(held_out)} choose the checkpoint by tags{lack}", file=sys.stderr)
     described = {
         "train": {**source.describe(), "pictures": len(learn)},
         "validation": {**val_source.describe(), "pictures": len(held_out)},

@@ -4,7 +4,7 @@ import re
 import sys
 from dataclasses import asdict
 from glob import has_magic
-from json import dumps as dump_json
+from json import dumps as dump_json, loads as load_json
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 
 import tagseg  # imports nothing before it is used: torch alone takes seconds, which --help should not
+
+MOST_NAMED = 10  # pictures whose classes are printed; all are in predictions.json
 
 app = typer.Typer(
     name="tagseg",
@@ -160,6 +162,7 @@ def predict(
 ) -> None:
     """Segment pictures, by a model of one's own or by the one that comes with tagseg."""
     from tagseg.inference.predictor import DEFAULT_MODEL
+    from tagseg.inference.writing import INDEX_FILE
 
     model, first = DEFAULT_MODEL, Path(pictures[0]).expanduser()
     if pictures[0] == DEFAULT_MODEL or _is_model(first):
@@ -182,7 +185,11 @@ def predict(
     )
     for line in bad:
         print(f"skipped: {line}", file=sys.stderr)
-    print(f"masks, overlays and predictions.json are in {out}")
+    found = load_json((out / INDEX_FILE).read_text())["pictures"]
+    for picture in found[:MOST_NAMED]:
+        classes = [f"{one['name']} {picture['scores'][one['name']]:.0%}" for one in picture["classes"]]
+        print(f"{picture['name']}: {', '.join(classes) or 'nothing that the model knows'}")
+    print(f"{len(found)} pictures: masks, overlays and {INDEX_FILE} are in {out}")
 
 
 def _is_model(path: Path) -> bool:
@@ -239,15 +246,15 @@ def recipes(
     name: Annotated[str | None, typer.Argument(help="Show this recipe's settings.")] = None,
     settings: Annotated[bool, typer.Option("--settings", help="List the settings that --set can change.")] = False,
 ) -> None:
-    """List the recipes, or show one with all its settings."""
+    """List the recipes, or show one with all its settings, as a file that --recipe takes."""
     from tagseg.training.recipe import all_fields
 
     if settings:
         print("\n".join(all_fields()))
     elif name:
-        print(tagseg.Recipe.load(name).model_dump_json(indent=2))
+        print(tagseg.Recipe.load(name).to_toml(), end="")
     else:
-        print("\n".join(f"{known:24} {purpose}" for known, purpose in tagseg.recipes().items()))
+        print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes().items()))
 
 
 @app.command(epilog="Example: `tagseg bench pamr crf`")

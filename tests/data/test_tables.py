@@ -197,7 +197,7 @@ def test_files_that_are_not_what_they_seem(folder: Path) -> None:
 def test_an_ambiguous_name_is_not_guessed(tmp_path: Path) -> None:
     write_picture(tmp_path / "x" / "1.png")
     write_picture(tmp_path / "y" / "1.png")
-    with pytest.raises(DataError, match=r"t\.csv:1: .*1\.png could be .*write more of the path"):
+    with pytest.raises(DataError, match=r"t\.csv:1: .*1\.png could be .*write more of its path"):
         open_dataset(write_text(tmp_path / "t.csv", "1.png,cat\n"))
 
 

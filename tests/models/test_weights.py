@@ -41,6 +41,8 @@ def test_the_files_stride_is_used_and_saved(tmp_path: Path) -> None:
     assert (backbone.layer2[0].conv1.stride, backbone.layer2[0].conv2.stride) == ((2, 2), (1, 1))
     assert backbone.layer4[0].conv1.stride == backbone.layer4[0].conv2.stride == (1, 1)
     tagseg.save_model(model, tmp_path / "model.safetensors")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode  # for colleagues too
     loaded = tagseg.load_model(tmp_path / "model.safetensors")
     picture = torch.randn(1, 3, 64, 64)
     other = tagseg.build_model("resnet50", 2)

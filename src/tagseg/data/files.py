@@ -101,7 +101,9 @@ class Place:
     def _one(self, index: dict[str, list[FileRef]], wanted: PurePosixPath) -> FileRef | None:
         found = index.get(str(wanted), [])
         if len(found) > 1:
-            raise DataError(f"{self.path}: {wanted} could be {found[0]} or {found[1]}; write more of the path")
+            raise DataError(
+                f"{wanted} could be {found[0]} or {found[1]}; write more of its path, or name one folder with images="
+            )
         return found[0] if found else None
 
     @cached_property

@@ -65,7 +65,9 @@ def open_truth(
 
 def _truth(source: str | Path, classes: Sequence[str], readers: Readers) -> PixelTruth:
     if not readers:
-        raise DataError(f"{source}: no masks were found; name their folder or zip with masks=")
+        raise DataError(
+            f"{source}: no masks were found; name their folder or zip with masks=, where the mask of dog.jpg is dog.png"
+        )
     return PixelTruth(classes, readers)
 
 

@@ -35,7 +35,10 @@ def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | N
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file beside its place, make sure that it is on disk, and only then put it there: no crash leaves half."""
     part = path.with_name(path.name + ".part")
+    part.touch()
+    rights = part.stat().st_mode  # those that new files have here: safetensors would let nobody else read it
     write(part)
+    part.chmod(rights)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(path)

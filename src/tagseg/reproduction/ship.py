@@ -30,7 +30,6 @@ def ship(run: Path, target: Path = DEFAULT_FOLDER) -> None:
         raise ValueError(
             f"{run}: its model takes {size / 2**20:.1f} MiB in half precision, and {MOST_BYTES / 2**20:.0f} are allowed"
         )
-    packed.chmod(0o644)  # whoever installs tagseg may read it
     packed.replace(file)
 
 

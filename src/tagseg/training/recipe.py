@@ -1,8 +1,10 @@
 """Recipes: typed settings of a training run, read from small named files and changed field by field."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -115,6 +117,14 @@ class Recipe(_Section):
             _apply(values, change)
         return cls.parse(values)
 
+    def to_toml(self) -> str:
+        """The recipe as a TOML file that `load` takes; what is left open is left out."""
+        sections = []
+        for name, values in self.model_dump(mode="json").items():
+            lines = [f"{field} = {json.dumps(value)}" for field, value in values.items() if value is not None]
+            sections.append("\n".join([f"[{name}]", *lines]))
+        return "\n\n".join(sections) + "\n"
+
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
         """Check settings; the error names the first field that is wrong, in one line."""
@@ -135,8 +145,8 @@ def recipe_names() -> list[str]:
 
 def describe_recipe(name: str) -> str:
     """What a recipe is for: the comment that its file starts with."""
-    first = (_folder() / f"{name}.toml").read_text().splitlines()[0]
-    return str(first).removeprefix("# ")
+    lines = takewhile(lambda line: line.startswith("# "), (_folder() / f"{name}.toml").read_text().splitlines())
+    return " ".join(line.removeprefix("# ") for line in lines)
 
 
 def all_fields() -> list[str]:
