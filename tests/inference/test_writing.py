@@ -26,6 +26,9 @@ def test_masks_overlays_and_one_json(predictor: Predictor, tmp_path: Path) -> No
         "a-2_mask.png",
         "cats/b_mask.png",
     ]
+    assert [picture["path"] for picture in said["pictures"]] == [
+        str(photos / name) for name in ("a.jpg", "a.png", "cats/b.png")
+    ]
     assert len(said["skipped"]) == 1
     for picture in said["pictures"]:
         mask = Image.open(index.parent / picture["files"]["mask"])

@@ -26,6 +26,11 @@ class PictureFile:
     name: str
     file: FileRef
 
+    @property
+    def path(self) -> str:
+        """Where it lies; a member of a zip as `photos.zip:cats/1.jpg`."""
+        return str(self.file)
+
     def read(self) -> Pixels:
         """The picture as RGB, [H, W, 3]."""
         return decode(self.file.read(), str(self.file))
@@ -37,6 +42,7 @@ class MemoryPicture:
 
     name: str
     picture: InMemory
+    path: str | None = None  # it has none
 
     def read(self) -> Pixels:
         """The picture as RGB, [H, W, 3]."""

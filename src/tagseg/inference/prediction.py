@@ -23,6 +23,7 @@ class Prediction:
 
     Attributes:
         name: the picture's name.
+        path: its file, if it has one.
         mask: 0 for the background, k for the k-th class, [H, W]; uint8, or uint16 above 255 classes.
         scores: each class's score, after the sigmoid; the largest over scales, flips and tiles.
         picture: the pixels that were segmented, [H, W, 3].
@@ -34,6 +35,7 @@ class Prediction:
     """
 
     name: str
+    path: str | None
     mask: Mask
     scores: dict[str, float]
     picture: Pixels = field(repr=False)
@@ -90,6 +92,7 @@ class Prediction:
         height, width = self.mask.shape
         return {
             "name": self.name,
+            "path": self.path,
             "size": {"width": width, "height": height},
             "classes": [
                 {"name": name, "value": numbers[name], **_extent(self.mask, numbers[name])} for name in self.labels

@@ -126,7 +126,7 @@ class Predictor:
         sources = as_sources([picture])
         if len(sources) != 1:
             raise ValueError(f"{picture}: holds {len(sources)} pictures; use predict_many for more than one")
-        decoded = Decoded(sources[0].name, sources[0].read())
+        decoded = Decoded(sources[0].name, sources[0].read(), sources[0].path)
         return self._begin([decoded], self.allowed(tags), quality, crf, probabilities)()[0]
 
     def predict_many(
@@ -179,6 +179,7 @@ class Predictor:
         return lambda: [
             Prediction(
                 name=picture.name,
+                path=picture.path,
                 mask=result.mask,
                 scores=dict(zip(self.classes, scores, strict=True)),
                 picture=picture.pixels,

@@ -13,10 +13,11 @@ from tagseg.inference.prediction import Prediction
 
 @dataclass(frozen=True)
 class Decoded:
-    """A picture in memory with its name."""
+    """A picture in memory with its name, and the path of its file if it has one."""
 
     name: str
     pixels: Pixels
+    path: str | None = None
 
 
 class PredictionStream(Iterable[Prediction]):
@@ -65,7 +66,7 @@ class PredictionStream(Iterable[Prediction]):
 
 def _read(source: Source) -> Decoded | DataError:
     try:
-        return Decoded(source.name, source.read())
+        return Decoded(source.name, source.read(), source.path)
     except DataError as error:
         return error  # raised, it would end the stream even where bad pictures are left out
 
