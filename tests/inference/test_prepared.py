@@ -138,7 +138,6 @@ def norms(network: nn.Module) -> int:
     return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
 
 
-@pytest.mark.parametrize("for_gpu", [False, True])
 @pytest.mark.parametrize(
     ("build", "left"),
     [
@@ -166,7 +165,16 @@ def norms(network: nn.Module) -> int:
         (partial(cam_on, Busy), 1),
     ],
 )
-def test_a_prepared_network_says_the_same(build: Callable[[], Network], left: int, for_gpu: bool) -> None:
+def test_the_form_for_gpus_says_the_same(build: Callable[[], Network], left: int) -> None:
+    assert_says_the_same(build, left, for_gpu=True)
+
+
+@pytest.mark.parametrize("backbone", ["resnet50", "tf_efficientnet_lite0"])
+def test_the_form_for_cpus_says_the_same(backbone: str) -> None:
+    assert_says_the_same(partial(tagseg.build_model, backbone, 2), 0, for_gpu=False)
+
+
+def assert_says_the_same(build: Callable[[], Network], left: int, *, for_gpu: bool) -> None:
     torch.manual_seed(0)
     network = with_statistics(build()).to(KERNEL_DEVICE if for_gpu else "cpu")
     prepared = prepare(network, half=False, for_gpu=for_gpu)
