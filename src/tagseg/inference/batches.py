@@ -47,6 +47,7 @@ def in_batches(
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, got {batch_size}")
     held: deque[_Held[Item, Result]] = deque()
+    pixels = 0  # of all that is held
     groups: dict[Hashable, list[_Held[Item, Result]]] = defaultdict(list)
     begun: deque[tuple[list[_Held[Item, Result]], Callable[[], list[Result]]]] = deque()
 
@@ -64,16 +65,19 @@ def in_batches(
     for item in items:
         last: _Held[Item, Result] = _Held(item)
         held.append(last)
+        pixels += last.pixels
         groups[last.shape].append(last)
         if len(groups[last.shape]) == batch_size:
             start(last.shape)
-        full = len(held) >= _AHEAD * batch_size or sum(one.pixels for one in held) > _MOST_PIXELS
+        full = len(held) >= _AHEAD * batch_size or pixels > _MOST_PIXELS
         if full and held[0] in groups.get(held[0].shape, ()):
             start(held[0].shape)
         while full and not held[0].results:
             finish()
         while held and held[0].results:
-            yield held.popleft().results[0]
+            done = held.popleft()
+            pixels -= done.pixels
+            yield done.results[0]
     for shape in list(groups):
         start(shape)
     while begun:
