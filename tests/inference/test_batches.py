@@ -57,7 +57,7 @@ def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch, most_pixels: i
     assert len(taken) <= held
 
 
-def test_a_batch_is_begun_before_the_one_before_it_is_finished() -> None:
+def test_batches_are_begun_before_those_before_them_are_finished() -> None:
     events: list[str] = []
 
     def begin(batch: list[Numbered]) -> Callable[[], list[int]]:
@@ -70,5 +70,6 @@ def test_a_batch_is_begun_before_the_one_before_it_is_finished() -> None:
 
         return finish
 
-    list(in_batches(numbered([1, 1, 1]), begin, batch_size=1))
-    assert events == ["begin 0", "begin 1", "finish 0", "begin 2", "finish 1", "finish 2"]
+    list(in_batches(numbered([1, 1, 1, 1]), begin, batch_size=1))
+    begun = ["begin 0", "begin 1", "begin 2"]
+    assert events == [*begun, "finish 0", "begin 3", "finish 1", "finish 2", "finish 3"]

@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from tagseg.data.dataset import Pixels
 
 _AHEAD = 128  # batches; VOC's pictures have some hundred shapes, and a full batch costs little more than one picture
+_IN_FLIGHT = 2  # batches that a GPU may compute while the next is prepared for it
 _MOST_PIXELS = 2**27  # how much of the stream is held at once, whatever the batch size: 400 MB
 
 
@@ -37,7 +38,7 @@ def in_batches(
 ) -> Iterator[Result]:
     """Run pictures of one shape together. Looks ahead by some batches, since neighbours often differ in shape.
 
-    A batch is begun before the one before it is finished: while a GPU computes, the next is prepared for it.
+    A batch is begun before those before it are finished: while a GPU computes, the next is prepared for it.
 
     Args:
         items: the stream.
@@ -59,7 +60,7 @@ def in_batches(
     def start(shape: Hashable) -> None:
         group = groups.pop(shape)
         begun.append((group, begin([one.item for one in group])))
-        if len(begun) > 1:
+        if len(begun) > _IN_FLIGHT:
             finish()
 
     for item in items:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from tagseg.inference.views import Look, look
 from tagseg.models.network import Network
 
 MAX_PIXELS = 2048 * 2048
+_STREAMS = 3  # of a GPU: batches that are computed while others are launched or taken from it
 _PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -58,7 +60,9 @@ class Engine:
         self.max_pixels = max_pixels
         self.half = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
         self.prepared = prepare(self.network, half=self.half)
-        self.batch_size = 8 if self.device.type == "cuda" else 1
+        on_gpu = self.device.type == "cuda"
+        self.batch_size = 8 if on_gpu else 1
+        self._streams = cycle([torch.cuda.Stream(self.device) for _ in range(_STREAMS)] if on_gpu else [None])
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -111,10 +115,21 @@ class Engine:
             shown = batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
             return begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
 
-        if len(grid) == 1 and len(pictures) <= together:
-            return begin(0)
-        # Large pictures: two at once could take more memory than there is.
-        return lambda: [one for first in range(0, len(pictures), together) for one in begin(first)()]
+        if len(grid) > 1 or len(pictures) > together:
+            # Large pictures: two at once could take more memory than there is.
+            return lambda: [one for first in range(0, len(pictures), together) for one in begin(first)()]
+        # A stream of its own: to wait for this batch is then not to wait for those that are begun after it.
+        stream = next(self._streams)
+        if stream is not None:
+            stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            found = begin(0)
+
+        def finish() -> list[tuple[list[float], dict[str, Segmented]]]:
+            with torch.cuda.stream(stream):
+                return found()
+
+        return finish
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -87,7 +87,9 @@ def dense_crf(
     )
     refined = []
     with torch.cuda.device_of(image):  # Triton starts kernels on the current GPU
-        smooth = build_smooth(height, width, gaussian_sxy, gaussian_compat, image.device)
+        # What one stream of a GPU makes, another must not read before it is there, nor after it is gone.
+        stream = torch.cuda.current_stream(image.device).cuda_stream if image.is_cuda else 0
+        smooth = build_smooth(height, width, gaussian_sxy, gaussian_compat, image.device, stream)
         for pictures, planes, occurring, taking_part in parts:
             edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
             lattice = add(repeat(smooth, len(pictures)), edges)
@@ -139,9 +141,16 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
     return powers.div_(totals[:, :, None])
 
 
-# Pictures of a set have few sizes, and on them alone this lattice depends.
-@lru_cache(maxsize=4)
-def _gaussian(height: int, width: int, sxy: float, compat: float, device: torch.device) -> Lattice:
+# Pictures of a set have few sizes, and on them alone this lattice depends. Each stream of a GPU has its own.
+@lru_cache(maxsize=12)
+def _gaussian(
+    height: int,
+    width: int,
+    sxy: float,
+    compat: float,
+    device: torch.device,
+    stream: int,  # noqa: ARG001  a part of what the cache is asked by
+) -> Lattice:
     """The kernel of nearness in place, for one picture, in as many steps as the other kernel takes."""
     features = torch.empty(2, 1, height, width, device=device, dtype=torch.float32)
     _set_place(features)
