@@ -18,8 +18,8 @@ _TABLE_1 = PaperTable(
     note=(
         "Mean IoU. Paper: WideResNet-38, all 1,449 val pictures; psi .3 in the rows of the whole method and of GCI, .5 "
         "in those of PAMR and the penalty, where the whole method reaches 59.4, with CRF 62.2. "
-        f"{_OURS_ON_VAL}, cut-off .1; ResNet-50, psi .3; each row from `no PAMR` on is one change to the third row, with "
-        "its crop, which is the paper's here, and its 12 epochs."
+        f"{_OURS_ON_VAL}, cut-off .1; ResNet-50, psi .3; each row from `no PAMR` on is one change to the third row, "
+        "with its crop, which is the paper's here, and its 12 epochs."
     ),
     headings=("", *_PLAIN_AND_CRF),
     rows=(
