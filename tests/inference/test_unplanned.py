@@ -1,7 +1,9 @@
 from collections.abc import Callable
+from math import inf
 
 import pytest
 import torch
+from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, nn
 
 from tagseg.inference.unplanned import Unplanned
@@ -13,8 +15,14 @@ CONVOLUTIONS = {
     "3x3": nn.Conv2d(20, 10, 3, padding=1),
     "3x3, stride 2, no padding": nn.Conv2d(40, 7, 3, 2, bias=False),
     "3x3, dilated": nn.Conv2d(20, 33, 3, padding=4, dilation=4),
+    "3x3, stride 2, padded for the size": Conv2dSame(20, 10, 3, 2),
+    "5x5, stride 3, padded for the size": Conv2dSame(20, 10, 5, 3, bias=False),
+    "depthwise": nn.Conv2d(20, 20, 3, padding=1, groups=20),
+    "depthwise, 5x5, dilated": nn.Conv2d(70, 70, 5, padding=4, dilation=2, groups=70, bias=False),
+    "depthwise, stride 2, padded for the size": Conv2dSame(20, 20, 3, 2, groups=20),
     "of a picture": nn.Conv2d(3, 10, 7, 2, padding=3),
     "of a picture, dilated": nn.Conv2d(3, 5, 3, padding=2, dilation=2),
+    "of a picture, padded for the size": Conv2dSame(3, 10, 3, 2),
 }
 
 
@@ -22,12 +30,12 @@ def some_maps(channels: int, height: int, width: int) -> Tensor:
     return torch.randn(2, channels, height, width).to(KERNEL_DEVICE, memory_format=torch.channels_last)
 
 
-def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x: Tensor, *, relu: bool) -> None:
+def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x: Tensor, limit: float | None) -> None:
     """With nothing added, with maps added, and with one value a channel."""
     plain = conv(x)
     for added in (None, torch.randn_like(plain), torch.randn_like(plain[..., :1, :1])):
         found, expected = compute(x, added), plain if added is None else plain + added
-        expected = expected.relu() if relu else expected
+        expected = expected if limit is None else expected.clamp(0, limit)
         assert torch.allclose(found, expected, atol=2e-2 if x.is_cuda else 1e-5)  # a GPU rounds to TF32
         assert found.is_contiguous(memory_format=torch.channels_last)
 
@@ -35,24 +43,24 @@ def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x
 @torch.no_grad()
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("size", [(9, 10), (5, 14)])
-@pytest.mark.parametrize("relu", [False, True])
-def test_is_the_convolution(name: str, size: tuple[int, int], relu: bool) -> None:
+@pytest.mark.parametrize("limit", [None, inf, 0.5])
+def test_is_the_convolution(name: str, size: tuple[int, int], limit: float | None) -> None:
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     assert Unplanned.fits(conv)
-    assert_is_the_convolution(Unplanned(conv, relu=relu), conv, some_maps(conv.in_channels, *size), relu=relu)
+    assert_is_the_convolution(Unplanned(conv, limit=limit), conv, some_maps(conv.in_channels, *size), limit)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", [name for name, conv in CONVOLUTIONS.items() if conv.in_channels >= 20])
-@pytest.mark.parametrize("relu", [False, True])
-def test_the_kernel_is_the_convolution(name: str, relu: bool) -> None:
+@pytest.mark.parametrize("limit", [None, inf, 0.5])
+def test_the_kernel_is_the_convolution(name: str, limit: float | None) -> None:
     pytest.importorskip("triton")
     from tagseg.inference._conv_triton import convolve
 
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
-    unplanned = Unplanned(conv, relu=relu)
+    unplanned = Unplanned(conv, limit=limit)
     x = some_maps(conv.in_channels, 9, 12)
-    assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, relu=relu)
+    assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, limit)
 
 
 @pytest.mark.parametrize(

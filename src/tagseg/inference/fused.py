@@ -1,21 +1,24 @@
 """Convolutions that include the sum and the ReLU that follow them: one launch instead of three."""
 
 import operator
+from math import inf
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from timm.layers.conv2d_same import Conv2dSame
 from torch import fx, nn
 
 from tagseg.inference.graphs import bypass, sole_calls, tidy
 from tagseg.inference.unplanned import Unplanned
 
 _SUMS = (operator.add, operator.iadd, torch.add)
-_RELUS = (F.relu, torch.relu)
+_LIMITS = {F.relu: inf, torch.relu: inf, nn.ReLU: inf, F.relu6: 6.0, nn.ReLU6: 6.0}  # the most that each lets through
 
 
 def fuse(graph: fx.GraphModule) -> None:
     """Make one module of a convolution and the sum, the ReLU or both behind it, where nobody reads what is between."""
-    for conv, module in list(sole_calls(graph, nn.Conv2d)):
+    for conv, module in list(sole_calls(graph, nn.Conv2d, Conv2dSame)):
         if not Unplanned.fits(module) or conv.kwargs:
             continue
         total = conv.next
@@ -23,10 +26,10 @@ def fuse(graph: fx.GraphModule) -> None:
             conv.args = (*conv.args, *(part for part in total.args if part is not conv))
             bypass(total, conv)
         readers = list(conv.users)
-        relu = len(readers) == 1 and _is_relu(graph, readers[0])
-        if relu:
+        limit = _limit(graph, readers[0]) if len(readers) == 1 else None
+        if limit is not None:
             bypass(readers[0], conv)
-        graph.set_submodule(str(conv.target), Unplanned(module, relu=relu))
+        graph.set_submodule(str(conv.target), Unplanned(module, limit=limit))
     tidy(graph)
 
 
@@ -50,7 +53,7 @@ def _adds(graph: fx.GraphModule, node: fx.Node, conv: fx.Node) -> bool:
     )
 
 
-def _is_relu(graph: fx.GraphModule, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return type(graph.get_submodule(str(node.target))) is nn.ReLU
-    return node.target in _RELUS
+def _limit(graph: fx.GraphModule, node: fx.Node) -> float | None:
+    """The most that a ReLU lets through; None for what is none."""
+    kind: Any = type(graph.get_submodule(str(node.target))) if node.op == "call_module" else node.target
+    return _LIMITS.get(kind)

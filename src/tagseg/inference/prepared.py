@@ -40,7 +40,9 @@ def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Net
         for graph in graphs_of(copy):
             fuse(graph)
     for name, module in list(copy.named_modules()):
-        if type(module) is nn.Conv2d and for_gpu and Unplanned.fits(module):
+        if not isinstance(module, nn.Conv2d):
+            continue
+        if for_gpu and Unplanned.fits(module):
             copy.set_submodule(name, Unplanned(module))
         elif type(module) is nn.Conv2d and Dilated.fits(module):
             copy.set_submodule(name, Dilated(module))
