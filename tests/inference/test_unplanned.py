@@ -12,7 +12,9 @@ from tests.conftest import KERNEL_DEVICE
 CONVOLUTIONS = {
     "1x1": nn.Conv2d(20, 10, 1),
     "1x1, stride 2, no bias": nn.Conv2d(20, 10, 1, 2, bias=False),
+    "1x1, whole tiles": nn.Conv2d(64, 256, 1),
     "3x3": nn.Conv2d(20, 10, 3, padding=1),
+    "3x3, whole tiles": nn.Conv2d(64, 128, 3, padding=1, bias=False),
     "3x3, stride 2, no padding": nn.Conv2d(40, 7, 3, 2, bias=False),
     "3x3, dilated": nn.Conv2d(20, 33, 3, padding=4, dilation=4),
     "3x3, stride 2, padded for the size": Conv2dSame(20, 10, 3, 2),
@@ -52,11 +54,16 @@ def test_is_the_convolution(name: str, size: tuple[int, int], limit: float | Non
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", [name for name, conv in CONVOLUTIONS.items() if conv.in_channels >= 20])
-@pytest.mark.parametrize("limit", [None, inf, 0.5])
-def test_the_kernel_is_the_convolution(name: str, limit: float | None) -> None:
+@pytest.mark.parametrize("limit", [None, 0.5])
+@pytest.mark.parametrize("enough", [1, 10**9])
+def test_the_kernel_is_the_convolution(
+    name: str, limit: float | None, enough: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton")
+    from tagseg.inference import _conv_triton
     from tagseg.inference._conv_triton import convolve
 
+    monkeypatch.setattr(_conv_triton, "_ENOUGH", enough)  # large tiles wherever they can be, or small ones alone
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     unplanned = Unplanned(conv, limit=limit)
     x = some_maps(conv.in_channels, 9, 12)

@@ -1,5 +1,6 @@
 """A convolution as one Triton kernel: the product of all patches with the weights, without the patches in memory."""
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,9 +11,13 @@ from torch import Tensor
 if TYPE_CHECKING:
     from tagseg.inference.unplanned import Unplanned
 
-_PIXELS, _OUTPUTS, _CHANNELS = 128, 128, 64  # of a program: what it computes, and how much it multiplies at a time
-_PIXELS_DEPTHWISE, _OUTPUTS_DEPTHWISE = 32, 64
 _LAYOUT = torch.channels_last
+# What a program computes, pixels times outputs, and its warps. A large tile asks least for each product; a small one
+# keeps all processors of a GPU busy where there is little to compute.
+_TILES = ((128, 256, 8), (128, 128, 4), (64, 64, 4))
+_ENOUGH = 128  # programs, for about as many processors
+_STAGES, _BYTES = 3, 128  # how many loads are under way, and of how many bytes of each pixel
+_DEPTHWISE = (32, 64)
 
 
 def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
@@ -39,21 +44,41 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
     pixels = batch * out_height * out_width
     arguments = (
         x, matrix, conv.bias, part, result, height, width, out_height, out_width, pixels, channels, outputs,
-        top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit,
+        top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, x.numel() >= 2**31,
     )  # fmt: skip
-    most = triton.next_power_of_2(outputs)
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
         if conv.depthwise:
-            block = min(_OUTPUTS_DEPTHWISE, most)
-            grid = triton.cdiv(pixels, _PIXELS_DEPTHWISE), triton.cdiv(outputs, block)
-            _convolve_depthwise[grid](*arguments, _PIXELS_DEPTHWISE, block)
+            rows, columns = _DEPTHWISE
+            grid = triton.cdiv(pixels, rows), triton.cdiv(outputs, columns)
+            _convolve_depthwise[grid](*arguments, rows, columns)
         else:
-            block = min(_OUTPUTS, most)
-            grid = triton.cdiv(pixels, _PIXELS), triton.cdiv(outputs, block)
-            _convolve[grid](*arguments, _PIXELS, block, _CHANNELS, num_warps=8, num_stages=3)
+            rows, columns, warps = _tile(pixels, outputs, x.device)
+            step = _BYTES // x.element_size()
+            even = channels % step == outputs % columns == 0
+            grid = triton.cdiv(pixels, rows), triton.cdiv(outputs, columns)
+            _convolve[grid](*arguments, conv.pointwise, even, rows, columns, step, num_warps=warps, num_stages=_STAGES)
     if added is None or part is not None:
         return result
     return conv.activate(result + added)  # one of the two is spread over the other's map
+
+
+def _tile(pixels: int, outputs: int, device: torch.device) -> tuple[int, int, int]:
+    """The largest tile of which there are enough, or else the smallest."""
+    fitting = _fitting_tiles(device)
+    for rows, columns, warps in fitting:
+        if columns <= outputs and triton.cdiv(pixels, rows) * triton.cdiv(outputs, columns) >= _ENOUGH:
+            return rows, columns, warps
+    return fitting[-1]
+
+
+@cache
+def _fitting_tiles(device: torch.device) -> list[tuple[int, int, int]]:
+    """Those that the memory of a processor holds; the smallest fits everywhere."""
+    if device.type == "cpu":  # Triton's interpreter
+        return list(_TILES)
+    memory = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    needs = [(rows + columns) * _BYTES * _STAGES for rows, columns, _ in _TILES]
+    return [tile for tile, need in zip(_TILES, needs, strict=True) if need <= memory or tile is _TILES[-1]]
 
 
 # Triton would else compile anew for sizes that are 1 or a multiple of 16.
@@ -67,55 +92,76 @@ _ANY = [
 def _convolve(  # type: ignore[no-untyped-def]
     x, matrix, bias, added, result, height, width, out_height, out_width, pixels, channels, outputs,
     first_y, first_x, stride_y, stride_x, dilation_y, dilation_x,
-    taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr,
+    taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr, wide: tl.constexpr,
+    pointwise: tl.constexpr, even: tl.constexpr,
     block_pixels: tl.constexpr, block_outputs: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
+    """The fewer instructions stand between two products, the faster it is: hence the cases that do without some."""
     pixel = tl.program_id(0) * block_pixels + tl.arange(0, block_pixels)
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
     lane = tl.arange(0, block_channels)
-    column, row = pixel % out_width, pixel // out_width % out_height
-    picture = (pixel // (out_width * out_height)).to(tl.int64) * height * width
-    top, left = row * stride_y - first_y, column * stride_x - first_x
-    chunks = tl.cdiv(channels, block_channels)
+    top, left, corner = _corners(
+        pixel, height, width, out_height, out_width, first_y, first_x, stride_y, stride_x, wide, pointwise
+    )
     total = tl.zeros([block_pixels, block_outputs], tl.float32)
+    tap, first = 0, 0
     # One loop over taps and channels together, so that the next loads start while the last ones are multiplied.
-    for step in range(taps_y * taps_x * chunks):
-        tap, first = step // chunks, step % chunks * block_channels
-        y, x_ = top + tap // taps_x * dilation_y, left + tap % taps_x * dilation_x
-        inside = (y >= 0) & (y < height) & (x_ >= 0) & (x_ < width) & (pixel < pixels)
+    for _ in range(taps_y * taps_x * tl.cdiv(channels, block_channels)):
         channel = first + lane
-        values = tl.load(
-            x + (picture + y * width + x_)[:, None] * channels + channel[None, :],
-            mask=inside[:, None] & (channel < channels)[None, :],
-            other=0.0,
-        )
-        weights = tl.load(
-            matrix + (tap * channels + channel)[:, None] * outputs + output[None, :],
-            mask=(channel < channels)[:, None] & (output < outputs)[None, :],
-            other=0.0,
-        )
+        down, across = tap // taps_x * dilation_y, tap % taps_x * dilation_x
+        inside = pixel < pixels
+        if not pointwise:
+            y, x_ = top + down, left + across
+            inside &= (y >= 0) & (y < height) & (x_ >= 0) & (x_ < width)
+        values_at = x + (corner * channels + ((down * width + across) * channels + first))[:, None] + lane[None, :]
+        weights_at = matrix + (tap * channels + channel)[:, None] * outputs + output[None, :]
+        if even:
+            values = tl.load(values_at, mask=inside[:, None], other=0.0)
+            weights = tl.load(weights_at)
+        else:
+            exists = channel < channels
+            values = tl.load(values_at, mask=inside[:, None] & exists[None, :], other=0.0)
+            weights = tl.load(weights_at, mask=exists[:, None] & (output < outputs)[None, :], other=0.0)
         total = tl.dot(values, weights, total)
+        first += block_channels
+        if not pointwise:
+            over = first >= channels
+            tap, first = tl.where(over, tap + 1, tap), tl.where(over, 0, first)
     _finish(total, bias, added, result, pixel, output, pixels, outputs, limit)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _corners(  # type: ignore[no-untyped-def]
+    pixel, height, width, out_height, out_width, first_y, first_x, stride_y, stride_x,
+    wide: tl.constexpr, pointwise: tl.constexpr,
+):  # fmt: skip
+    """Where the first tap of each output pixel lies: its row, its column, and its number among all pixels."""
+    kind: tl.constexpr = tl.int64 if wide else tl.int32
+    if pointwise:
+        return pixel, pixel, pixel.to(kind)
+    top, left = pixel // out_width % out_height * stride_y - first_y, pixel % out_width * stride_x - first_x
+    return top, left, (pixel // (out_width * out_height)).to(kind) * height * width + top * width + left
 
 
 @triton.jit(do_not_specialize=_ANY)  # type: ignore[untyped-decorator]
 def _convolve_depthwise(  # type: ignore[no-untyped-def]
     x, matrix, bias, added, result, height, width, out_height, out_width, pixels, channels, outputs,
     first_y, first_x, stride_y, stride_x, dilation_y, dilation_x,
-    taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr,
+    taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr, wide: tl.constexpr,
     block_pixels: tl.constexpr, block_outputs: tl.constexpr,
 ):  # fmt: skip
     pixel = tl.program_id(0) * block_pixels + tl.arange(0, block_pixels)
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
-    column, row = pixel % out_width, pixel // out_width % out_height
-    picture = (pixel // (out_width * out_height)).to(tl.int64) * height * width
-    top, left = row * stride_y - first_y, column * stride_x - first_x
+    top, left, corner = _corners(
+        pixel, height, width, out_height, out_width, first_y, first_x, stride_y, stride_x, wide, False
+    )
     total = tl.zeros([block_pixels, block_outputs], tl.float32)
     for tap in tl.static_range(taps_y * taps_x):  # all loads at once: there is little to multiply meanwhile
-        y, x_ = top + tap // taps_x * dilation_y, left + tap % taps_x * dilation_x
-        inside = (y >= 0) & (y < height) & (x_ >= 0) & (x_ < width) & (pixel < pixels)
+        down, across = tap // taps_x * dilation_y, tap % taps_x * dilation_x
+        y, x_ = top + down, left + across
+        inside = (pixel < pixels) & (y >= 0) & (y < height) & (x_ >= 0) & (x_ < width)
         values = tl.load(
-            x + (picture + y * width + x_)[:, None] * channels + output[None, :],
+            x + (corner + (down * width + across))[:, None] * channels + output[None, :],
             mask=inside[:, None] & (output < channels)[None, :],
             other=0.0,
         )

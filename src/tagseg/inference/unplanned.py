@@ -29,6 +29,7 @@ class Unplanned(nn.Module):
         )
         self.same = isinstance(conv, Conv2dSame)
         self.depthwise = _is_depthwise(conv)
+        self.pointwise = self.kernel_size == self.stride == (1, 1) and self.padding == (0, 0)
         self.limit = limit
         # One column for each output, with the channels of a tap side by side, as they lie in a picture.
         self.matrix = nn.Parameter(conv.weight.permute(2, 3, 1, 0).flatten(0, 2).contiguous(), requires_grad=False)
