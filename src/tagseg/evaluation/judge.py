@@ -117,5 +117,5 @@ def mask_at(result: Segmented, size: tuple[int, ...]) -> PredictedMask:
     if result.mask.shape == size:
         return result.mask
     values = np.array([0, *(k + 1 for k in result.kept)], dtype=result.mask.dtype)
-    resized: PredictedMask = values[planes_at(result, size).argmax(0).numpy()]
+    resized: PredictedMask = values[planes_at(result, size).max(0).indices.numpy()]
     return resized
