@@ -19,6 +19,7 @@ import tagseg
 from tagseg.cli import app, main
 from tagseg.data import shapes, shapes_truth
 from tagseg.training.journal import read_journal
+from tagseg.training.recipe import describe_settings
 from tests.training.small import SETTINGS
 
 CHANGES = [argument for setting in SETTINGS for argument in ("--set", setting)]
@@ -166,6 +167,7 @@ def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int
     if number != signal.SIGKILL:
         assert re.search(r"tagseg: stopped at step \d+ of \d+; the same command goes on from there", said)
         assert "Traceback" not in said
+        assert process.returncode == 130
     again = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
     assert again.returncode == 0, again.stderr
     assert "going on from step" in again.stderr
@@ -275,7 +277,9 @@ def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(runner.invoke(app, ["recipes", "vgg16"]).output)
     assert tagseg.Recipe.load(tmp_path / "mine.toml") == tagseg.Recipe.load("vgg16")
     assert tagseg.recipes()["wideresnet38"].endswith("--set model.pretrained=PATH")
-    assert "model.gate" in runner.invoke(app, ["recipes", "--settings"]).output
+    listed = runner.invoke(app, ["recipes", "--settings"]).output
+    assert re.search(r"optimiser.epochs +20 +How often every picture is seen", listed)
+    assert all(meaning for _, meaning in describe_settings().values())
 
 
 def test_a_callers_model_keeps_its_settings(photos: Path, trained: Path) -> None:

@@ -244,13 +244,16 @@ def report(
 @app.command(epilog="Example: `tagseg recipes resnet50`")
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Show this recipe's settings.")] = None,
-    settings: Annotated[bool, typer.Option("--settings", help="List the settings that --set can change.")] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="List the settings that --set can change, and what they do.")
+    ] = False,
 ) -> None:
     """List the recipes, or show one with all its settings, as a file that --recipe takes."""
-    from tagseg.training.recipe import all_fields
+    from tagseg.training.recipe import describe_settings
 
     if settings:
-        print("\n".join(all_fields()))
+        for setting, (value, meaning) in describe_settings().items():
+            print(f"{setting:32} {value:22} {meaning}")
     elif name:
         print(tagseg.Recipe.load(name).to_toml(), end="")
     else:
@@ -315,9 +318,12 @@ def main() -> None:
     """Run a command; what goes wrong is said in one line."""
     try:
         app()
-    except KeyboardInterrupt:
-        sys.exit("tagseg: stopped")
     except Exception as error:
+        from tagseg.training.loop import Interrupted
+
+        if isinstance(error, Interrupted):
+            print(f"tagseg: {error}", file=sys.stderr)
+            sys.exit(130)  # as after Ctrl-C in any command
         if (line := _in_one_line(error)) is None:
             raise
         sys.exit(f"tagseg: {line}")
@@ -328,10 +334,6 @@ def _in_one_line(error: Exception) -> str | None:
     import torch
     from safetensors import SafetensorError
 
-    from tagseg.training.loop import Interrupted
-
-    if isinstance(error, Interrupted):
-        return str(error)
     if isinstance(error, torch.OutOfMemoryError):
         hint = "lower optimiser.batch or pictures.crop, or raise optimiser.accumulate"
         return f"the GPU's memory is full ({str(error).splitlines()[0]}); {hint}"

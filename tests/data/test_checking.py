@@ -74,6 +74,23 @@ def test_one_class_is_not_enough_evidence(folder: Path) -> None:
     assert any("without labels" in line for line in report.warnings)
 
 
+def test_labels_that_are_written_in_several_ways(folder: Path) -> None:
+    report = check(table(folder, {"a.png": "Potted plant;dog", "b.png": "dog;potted-plant", "c.jpg": '"dog,cat"'}))
+    assert report.alike == (("Potted plant", "potted-plant"),)
+    assert report.joined == ("dog,cat",)
+    assert any("1 group (Potted plant = potted-plant) is of classes of one name" in line for line in report.warnings)
+    assert any("1 class (dog,cat) is of several labels" in line for line in report.warnings)
+
+
+def test_too_few_pictures_to_choose_a_checkpoint_by(folder: Path) -> None:
+    few = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow"}))
+    assert few.spare == 0
+    assert any("no picture can be held out to choose the checkpoint by" in line for line in few.warnings)
+    enough = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "dog"}))
+    assert enough.spare == 1
+    assert not any("held out" in line for line in enough.warnings)
+
+
 def test_duplicates_inside_and_across_splits(folder: Path) -> None:
     write_picture(folder / "copy.png", RED, (10, 10))
     write_picture(folder / "leak.png", GREEN, (20, 10))

@@ -1,6 +1,8 @@
 """What `check` found, for programs (`to_json`) and for people (`print`)."""
 
 import json
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -27,6 +29,7 @@ class CheckReport:
         duplicates: groups of pictures whose files are equal.
         contradictions: those groups whose pictures have different labels.
         shared: pairs of a picture here and an equal one in another split.
+        spare: how many pictures training would hold out to choose its checkpoint by; it keeps one of each class.
     """
 
     source: str
@@ -42,6 +45,7 @@ class CheckReport:
     duplicates: tuple[tuple[str, ...], ...]
     contradictions: tuple[tuple[str, ...], ...]
     shared: tuple[tuple[str, str], ...]
+    spare: int
 
     @property
     def never(self) -> tuple[str, ...]:
@@ -52,6 +56,20 @@ class CheckReport:
     def always(self) -> tuple[str, ...]:
         """Classes that occur in every picture."""
         return tuple(name for name, count in zip(self.classes, self.counts, strict=True) if count == self.pictures > 0)
+
+    @property
+    def alike(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of classes whose names differ in case, spaces or hyphens alone."""
+        groups: dict[str, list[str]] = defaultdict(list)
+        for name in self.classes:
+            groups[re.sub(r"[\s_-]+", "", name).casefold()].append(name)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Classes that look like several labels with another separator between them: a part is a class as well."""
+        parts = {name: [part.strip() for part in re.split(r"[;,|/]", name)] for name in self.classes}
+        return tuple(name for name in self.classes if len(parts[name]) > 1 and set(parts[name]) & set(self.classes))
 
     @property
     def problems(self) -> list[str]:
@@ -85,6 +103,18 @@ class CheckReport:
     def warnings(self) -> list[str]:
         """What does not stop training but may spoil its result, one line each."""
         found = []
+        if self.alike:
+            groups = [" = ".join(group) for group in self.alike]
+            found.append(
+                f"{_some(groups, 'group')} of classes of one name but for case, spaces or hyphens: write it alike"
+            )
+        if self.joined:
+            found.append(f"{_some(self.joined, 'class', 'classes')} of several labels: write one separator everywhere")
+        if self.pictures and not self.spare:
+            found.append(
+                "no picture can be held out to choose the checkpoint by, since each is the last of some class; add "
+                "pictures, or name others with --val when you train"
+            )
         if self.unlabelled:
             found.append(f"{_some(self.unlabelled, 'picture')} without labels: they teach background only")
         if self.duplicates:
@@ -100,7 +130,8 @@ class CheckReport:
 
     def to_json(self) -> str:
         """All of it as JSON."""
-        derived = {"never": self.never, "always": self.always, "problems": self.problems, "warnings": self.warnings}
+        names = ("never", "always", "alike", "joined", "problems", "warnings")
+        derived = {name: getattr(self, name) for name in names}
         return json.dumps({**asdict(self), **derived}, indent=2, ensure_ascii=False)
 
     def print(self, console: Console | None = None) -> None:
@@ -131,7 +162,9 @@ class CheckReport:
         return f"{name} ({count})" if count else ""
 
 
-def _some(items: Sequence[str], noun: str) -> str:
+def _some(items: Sequence[str], noun: str, plural: str = "") -> str:
     """For example "3 files (a.jpg, b.jpg, ...) are", with the first two by name."""
     named = ", ".join(items[:2]) + (", ..." if len(items) > 2 else "")
-    return f"{len(items)} {noun}{'s' if len(items) > 1 else ''} ({named}) {'are' if len(items) > 1 else 'is'}"
+    return (
+        f"{len(items)} {noun} ({named}) is" if len(items) == 1 else f"{len(items)} {plural or noun + 's'} ({named}) are"
+    )

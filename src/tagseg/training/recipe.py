@@ -16,37 +16,57 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class ModelSettings(_Section):
-    """Which network; `build_model` and `build_cam` explain the fields."""
+    """Which network."""
 
     method: Literal["single-stage", "cam"] = "single-stage"
+    """The paper's (single-stage) or the baseline (cam)."""
     backbone: str = "resnet50"
+    """A network of the paper (resnet50, resnet101, vgg16, wideresnet38), or a convolutional one of timm by name."""
     pretrained: bool | str = True
+    """Where its weights come from: ImageNet's by download (true), chance (false), or a file's path."""
     finetune: bool | None = None
+    """Whether the backbone's first layers and batch norms stay as they are; open: wherever it has weights."""
     pooling: str = "ngwp"
+    """How masks become scores: ngwp, or gap, max, lse, gwp for comparison."""
     penalty: str = "focal"
+    """What small masks cost: focal, plain or none."""
     penalty_p: float = Field(default=3.0, ge=0)
+    """How fast the focal penalty fades as a mask grows."""
     penalty_lambda: float = Field(default=0.01, gt=0)
+    """Its size: an empty mask costs the logarithm of it."""
     gate: str = "stochastic"
+    """How shallow features come in: stochastic, stochastic-pixel, deterministic or none."""
     psi: float = Field(default=0.3, ge=0, lt=1)
+    """The gate's share of shallow features."""
     gci: bool | Literal["paper"] | None = None
+    """Global Cue Injection: true, false, or paper for the paper's formula; open: wherever there is a gate."""
     width: int = Field(default=256, ge=16)
+    """Channels of the decoder; fewer are faster and know less."""
     background: float = Field(default=0.1, ge=0)
+    """For cam alone: the constant that a class has to exceed."""
 
 
 class PictureSettings(_Section):
     """How pictures are changed before the network sees them (Sec. 4.1)."""
 
     crop: int = Field(default=448, ge=32)
+    """Side of the square that the network sees, in pixels; memory grows with its square."""
     area: tuple[Share, Share] = (0.9, 1.0)
+    """Which share of a picture a crop may cover."""
     flip: bool = True
+    """Whether pictures are mirrored by chance."""
     brightness: float = Field(default=0.3, ge=0)
+    """How much it may change by chance, as a share."""
     contrast: float = Field(default=0.3, ge=0)
+    """The same."""
     saturation: float = Field(default=0.3, ge=0)
+    """The same."""
     hue: float = Field(default=0.1, ge=0, le=0.5)
+    """The same, as a share of the colour circle."""
 
     @property
     def jitters(self) -> bool:
@@ -58,45 +78,70 @@ class OptimiserSettings(_Section):
     """SGD, a constant rate, and how long."""
 
     epochs: int = Field(default=20, ge=1)
+    """How often every picture is seen."""
     classification_epochs: int = Field(default=5, ge=0)
+    """How many of them learn from tags alone, before masks teach too."""
     batch: int = Field(default=16, ge=1)
+    """Pictures a step; memory grows with it."""
     accumulate: int = Field(default=1, ge=1)
+    """Parts that a batch is computed in, for less memory."""
     lr: float = Field(default=0.0005, gt=0)
+    """The backbone's learning rate; the rest learns ten times as fast."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
+    """A setting of SGD."""
     weight_decay: float = Field(default=5e-4, ge=0)
+    """A setting of SGD."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """What is computed in: fp32, bf16, fp16, or auto, which is bf16 on GPUs that have it."""
     compile: bool | Literal["auto"] = "auto"
+    """Whether the network is compiled: true, false, or auto, on a GPU for runs that are long enough."""
     seed: int = 0
+    """Where all that is random starts."""
 
 
 class SupervisionSettings(_Section):
     """How masks become pseudo labels (Sec. 3.3)."""
 
     refine: Literal["pamr", "none"] = "pamr"
+    """What masks go through before they teach: pamr, which pulls them to the picture's edges, or none."""
     dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 2, 4, 8, 12, 24), min_length=1)
+    """How far PAMR looks, in pixels."""
     iterations: int = Field(default=10, ge=0)
+    """How often PAMR looks."""
     kernel: Literal["reference", "paper"] = "reference"
+    """PAMR's formula: the published code's (reference) or the paper's."""
     foreground: float = Field(default=0.6, ge=0, le=1)
+    """The share of its mask's maximum above which a pixel teaches a class."""
     background: float = Field(default=0.7, ge=0, le=1)
+    """The same for the background."""
     lowest: float = Field(default=0.2, ge=0, le=1)
+    """The value below which no pixel teaches."""
     weighting: Literal["reference", "paper"] = "reference"
+    """How pictures count: alike, as in the published code (reference), or by their sure pixels (paper)."""
     weight: float = Field(default=1.0, ge=0)
+    """How much the masks' loss counts."""
 
 
 class ValidationSettings(_Section):
     """Which pictures choose the checkpoint: by their tags alone."""
 
     share: float = Field(default=0.1, gt=0, lt=1)
+    """How many of the pictures are held out to choose the checkpoint, where --val names none."""
     every: int = Field(default=1, ge=1)
+    """Epochs between validations."""
     batch: int = Field(default=16, ge=1)
+    """Pictures at a time."""
 
 
 class UseSettings(_Section):
     """How the trained model is used; None is the paper's way for its backbone and method."""
 
     scales: Annotated[tuple[Annotated[float, Field(gt=0, le=8)], ...], Field(min_length=1)] | None = None
+    """The scales that --quality looks at; open: the paper's for the backbone."""
     flip: bool = True
+    """Whether --quality looks at mirror images too."""
     background_power: float | None = Field(default=None, gt=0)
+    """The exponent that discounts the background; open: 3, and 1 for cam."""
 
 
 class Recipe(_Section):
@@ -152,6 +197,19 @@ def describe_recipe(name: str) -> str:
 def all_fields() -> list[str]:
     """Every setting as `section.field`."""
     return [f"{name}.{field}" for name, values in Recipe().model_dump().items() for field in values]
+
+
+def describe_settings() -> dict[str, tuple[str, str]]:
+    """For every setting, as `section.field`, its value if nothing is changed, and what it does."""
+    return {
+        f"{section}.{name}": (_as_toml(getattr(values, name)), field.description or "")
+        for section, values in Recipe()
+        for name, field in type(values).model_fields.items()
+    }
+
+
+def _as_toml(value: Any) -> str:
+    return "open" if value is None else json.dumps(value).strip('"')
 
 
 def _folder() -> Any:
