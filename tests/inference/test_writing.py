@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tagseg.data.errors import DataError
 from tagseg.inference.palette import palette
 from tagseg.inference.predictor import Predictor
 from tagseg.inference.writing import write_predictions
@@ -36,6 +37,19 @@ def test_masks_overlays_and_one_json(predictor: Predictor, tmp_path: Path) -> No
         assert mask.size == (picture["size"]["width"], picture["size"]["height"])
         assert sum(found["area"] for found in picture["classes"]) == (np.array(mask) > 0).sum()
         Image.open(index.parent / picture["files"]["overlay"]).load()
+
+
+def test_what_is_written_before_an_error_is_in_the_index(predictor: Predictor, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(40):
+        Image.fromarray(wavy(32, 32)).save(photos / f"{number:02}.png")
+    (photos / "bad.png").write_bytes(b"")
+    with pytest.raises(DataError, match="bad.png"):
+        write_predictions(predictor.predict_many(photos, batch_size=1), tmp_path / "out")
+    said = json.loads((tmp_path / "out" / "predictions.json").read_text())["pictures"]
+    assert said
+    assert {one["files"]["mask"] for one in said} == {file.name for file in (tmp_path / "out").glob("*_mask.png")}
 
 
 def test_a_saved_mask_keeps_its_values_and_shows_them(predictor: Predictor, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Predictions as files."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     """Write each picture's mask (NAME_mask.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
 
     The names differ from the pictures' own, so nothing is lost where the pictures lie in that folder. Two pictures of
-    one name get NAME and NAME-2. What a stream left out is listed under `skipped`.
+    one name get NAME and NAME-2. What a stream left out is listed under `skipped`. After an error the
+    index names what was written before it.
 
     Args:
         predictions: they are written as they come.
@@ -32,17 +33,37 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     out = Path(out_dir)
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out}: is a file; name a folder for the predictions")
-    taken: set[str] = set()
-    console = Console(stderr=True)
+    names: list[str] = []
+    written: dict[str, dict[str, Any]] = {}  # what predictions.json says under each name
+
+    def write(named: tuple[str, Prediction]) -> None:
+        written[named[0]] = _write(*named, out)
+
+    def write_index() -> Path:
+        out.mkdir(parents=True, exist_ok=True)
+        pictures = [written[name] for name in names if name in written]
+        skipped = predictions.bad if isinstance(predictions, PredictionStream) else []
+        (out / INDEX_FILE).write_text(json.dumps({"pictures": pictures, "skipped": skipped}, indent=2) + "\n")
+        return out / INDEX_FILE
+
     total = len(predictions) if isinstance(predictions, PredictionStream) else None
-    shown = track(predictions, "predicting", total, console=console, disable=not progress)
-    named = ((_free_name(prediction.name, taken), prediction) for prediction in shown)
-    pictures = list(map_ahead(lambda pair: _write(*pair, out), named))
-    out.mkdir(parents=True, exist_ok=True)
-    skipped = predictions.bad if isinstance(predictions, PredictionStream) else []
-    index = out / INDEX_FILE
-    index.write_text(json.dumps({"pictures": pictures, "skipped": skipped}, indent=2) + "\n")
-    return index
+    shown = track(predictions, "predicting", total, console=Console(stderr=True), disable=not progress)
+    try:
+        for _ in map_ahead(write, _named(shown, names)):
+            pass
+    except BaseException:
+        if written:  # what is done before a picture that cannot be read, or before Ctrl-C, is not lost
+            write_index()
+        raise
+    return write_index()
+
+
+def _named(predictions: Iterable[Prediction], names: list[str]) -> Iterator[tuple[str, Prediction]]:
+    """Each prediction with a free name for its files, which is noted."""
+    taken: set[str] = set()
+    for prediction in predictions:
+        names.append(_free_name(prediction.name, taken))
+        yield names[-1], prediction
 
 
 def _write(name: str, prediction: Prediction, out: Path) -> dict[str, Any]:
