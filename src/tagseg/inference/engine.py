@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import cycle
 
 import numpy as np
 import torch
@@ -18,8 +17,8 @@ from tagseg.inference.views import Look, look
 from tagseg.models.network import Network
 
 MAX_PIXELS = 2048 * 2048
-_STREAMS = 3  # of a GPU: batches that are computed while others are launched or taken from it
 _PRECISIONS = ("auto", "float32", "bfloat16")
+_Found = list[tuple[list[float], dict[str, Segmented]]]  # of each picture, the classes' scores and what was asked for
 
 
 class Engine:
@@ -62,7 +61,7 @@ class Engine:
         self.prepared = prepare(self.network, half=self.half)
         on_gpu = self.device.type == "cuda"
         self.batch_size = 8 if on_gpu else 1
-        self._streams = cycle([torch.cuda.Stream(self.device) for _ in range(_STREAMS)] if on_gpu else [None])
+        self._finishing = torch.cuda.Stream(self.device) if on_gpu else None
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -82,7 +81,7 @@ class Engine:
         *,
         crf: bool = False,
         keep_planes: bool | None = None,
-    ) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
+    ) -> Callable[[], _Found]:
         """Segment pictures of one shape under the protocols that each picture's chooser names, looking at each once.
 
         A GPU is not waited for: what is returned does that, and gives for each picture the classes' scores, and a
@@ -107,26 +106,28 @@ class Engine:
         keep = len(grid) == 1 if keep_planes is None else keep_planes
 
         @torch.inference_mode()
-        def begin(first: int) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
+        def begin(first: int) -> Callable[[], _Found]:
             some = slice(first, first + together)
             batch = torch.from_numpy(np.stack(pictures[some]))
             if self.device.type == "cuda":
                 batch = batch.pin_memory()  # without it the copy would wait for the batch before
             shown = batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-            return begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
+            return self._apart(begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep))
 
-        if len(grid) > 1 or len(pictures) > together:
-            # Large pictures: two at once could take more memory than there is.
-            return lambda: [one for first in range(0, len(pictures), together) for one in begin(first)()]
-        # A stream of its own: to wait for this batch is then not to wait for those that are begun after it.
-        stream = next(self._streams)
-        if stream is not None:
-            stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            found = begin(0)
+        if len(grid) == 1 and len(pictures) <= together:
+            return begin(0)
+        # Large pictures: two at once could take more memory than there is.
+        return lambda: [one for first in range(0, len(pictures), together) for one in begin(first)()]
 
-        def finish() -> list[tuple[list[float], dict[str, Segmented]]]:
-            with torch.cuda.stream(stream):
+    def _apart(self, found: Callable[[], _Found]) -> Callable[[], _Found]:
+        """Let masks be made beside what is begun after them, which is not waited for."""
+        if self._finishing is None:
+            return found
+        seen = torch.cuda.current_stream(self.device).record_event()
+
+        def finish() -> _Found:
+            seen.synchronize()
+            with torch.cuda.stream(self._finishing):
                 return found()
 
         return finish

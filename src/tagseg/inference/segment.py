@@ -74,7 +74,8 @@ def begin_segment(
             remembered[tile] = found
             held += found.values
     assert best is not None
-    return partial(_finish, pictures, look_at, grid, choosers, best, remembered, crf=crf, keep_planes=keep_planes)
+    scores = best.to("cpu", non_blocking=True)  # with the network's work, before that of pictures that are begun later
+    return partial(_finish, pictures, look_at, grid, choosers, scores, remembered, crf=crf, keep_planes=keep_planes)
 
 
 @torch.inference_mode()
