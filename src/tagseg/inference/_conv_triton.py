@@ -138,9 +138,11 @@ def _corners(  # type: ignore[no-untyped-def]
     """Where the first tap of each output pixel lies: its row, its column, and its number among all pixels."""
     kind: tl.constexpr = tl.int64 if wide else tl.int32
     if pointwise:
-        return pixel, pixel, pixel.to(kind)
-    top, left = pixel // out_width % out_height * stride_y - first_y, pixel % out_width * stride_x - first_x
-    return top, left, (pixel // (out_width * out_height)).to(kind) * height * width + top * width + left
+        top, left, corner = pixel, pixel, pixel.to(kind)
+    else:
+        top, left = pixel // out_width % out_height * stride_y - first_y, pixel % out_width * stride_x - first_x
+        corner = (pixel // (out_width * out_height)).to(kind) * height * width + top * width + left
+    return top, left, corner
 
 
 @triton.jit(do_not_specialize=_ANY)  # type: ignore[untyped-decorator]
