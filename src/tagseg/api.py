@@ -72,10 +72,7 @@ def train(
         held_out, more = readable(val_source.open(learn.classes, skip_missing=skip_bad), skip_bad=skip_bad)
         bad += more
     if not len(held_out):
-        raise DataError(
-            f"{val_source.data}: too few pictures to choose the checkpoint by; name some with --val, or raise "
-            f"validation.share, now {settings.validation.share:g}"
-        )
+        raise DataError(f"{val_source.data}: too few pictures to choose the checkpoint by; name some with --val")
     if shared.is_main_process:
         unseen = [name for name, count in zip(held_out.classes, held_out.tags.sum(0), strict=True) if not count]
         lack = f"; none of these has {', '.join(unseen)}" if unseen else ""

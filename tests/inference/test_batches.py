@@ -70,6 +70,17 @@ def test_batches_are_begun_before_those_before_them_are_finished() -> None:
 
         return finish
 
-    list(in_batches(numbered([1, 1, 1, 1]), begin, batch_size=1))
+    list(in_batches(numbered([1, 1, 1, 1]), begin, batch_size=1, in_flight=2))
     begun = ["begin 0", "begin 1", "begin 2"]
     assert events == [*begun, "finish 0", "begin 3", "finish 1", "finish 2", "finish 3"]
+
+
+def test_an_error_comes_after_what_came_before_it() -> None:
+    def items() -> Iterator[Numbered]:
+        yield from numbered([1, 2, 1])
+        raise ValueError("broken")
+
+    results = in_batches(items(), lambda batch: lambda: [item.number for item in batch], batch_size=8)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="broken"):
+        next(results)

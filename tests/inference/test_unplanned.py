@@ -64,6 +64,7 @@ def test_the_kernel_is_the_convolution(
     from tagseg.inference._conv_triton import convolve
 
     monkeypatch.setattr(_conv_triton, "_ENOUGH", enough)  # large tiles wherever they can be, or small ones alone
+    monkeypatch.setattr(_conv_triton, "_FAR", enough)  # and offsets of 64 bits, or of 32
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     unplanned = Unplanned(conv, limit=limit)
     x = some_maps(conv.in_channels, 9, 12)

@@ -63,6 +63,7 @@ def write_training(results: Path, run: str) -> None:
     journal.write("validation", 20, epoch=1, loss=1.0)
     journal.write("session", 30, session=2)  # ten steps went by after the last line and before the checkpoint
     journal.write("train", 40, epoch=2, pictures_per_second=20.0, gpu_gib=2.5)
+    journal.write("validation", 40, epoch=2, loss=1.5)  # higher than before, but masks have been trained
 
 
 def write_packed_shapes(folder: Path) -> Path:

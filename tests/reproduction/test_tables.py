@@ -45,7 +45,7 @@ def test_what_is_not_measured_is_a_dash(tmp_path: Path) -> None:
     write_evaluation(tmp_path, "resnet50-no-pamr", "quality", 60)
     # 60 of 100 pixels right, 40 taken for another class: 60 / 140 is the IoU
     assert cells(table_markdown(TABLES["table-1"], tmp_path), "no PAMR") == ["31.8", "42.9", "-", "-"]
-    assert cells(costs_markdown(tmp_path, RUNS), "vgg16") == ["-"] * 9
+    assert cells(costs_markdown(tmp_path, RUNS), "vgg16") == ["-"] * 10
 
 
 def test_each_table_has_its_protocol(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_costs_come_from_the_journal(tmp_path: Path) -> None:
     write_training(tmp_path, "resnet50")
     write_evaluation(tmp_path, "resnet50", "quality", 60)
     # 200 pictures at 10 a second, twice 200 at 20: 40 seconds
-    expected = ["2 of 2", "2", "0.7", "15", "20", "3.5", "114.9", "-", "a device"]
+    expected = ["2 of 2", "2", "2", "0.7", "15", "20", "3.5", "114.9", "-", "a device"]
     assert cells(costs_markdown(tmp_path, RUNS), "resnet50") == expected
 
 

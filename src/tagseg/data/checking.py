@@ -14,10 +14,9 @@ from tagseg.data.errors import DataError
 from tagseg.data.listing import Listing
 from tagseg.data.open import Places, list_source, open_dataset
 from tagseg.data.report import CheckReport
-from tagseg.data.splitting import hold_out
+from tagseg.data.splitting import can_hold_out
 
 _LONG = 500  # from so many pictures on, a bar shows the progress
-_SHARE = 0.1  # of the pictures, as training holds out
 T = TypeVar("T")
 
 
@@ -74,7 +73,7 @@ def check(
             if (dataset.tags[group] != dataset.tags[group[0]]).any()
         ),
         shared=tuple(pair for other in against for pair in _shared(dataset, facts, other)),
-        spare=len(hold_out(dataset, _SHARE)[1]) if len(dataset) else 0,
+        spare=can_hold_out(dataset),
     )
 
 

@@ -29,7 +29,8 @@ class CheckReport:
         duplicates: groups of pictures whose files are equal.
         contradictions: those groups whose pictures have different labels.
         shared: pairs of a picture here and an equal one in another split.
-        spare: how many pictures training would hold out to choose its checkpoint by; it keeps one of each class.
+        spare: whether a picture can be held out of training, to choose the checkpoint by, and none of its classes
+            loses its last one.
     """
 
     source: str
@@ -45,7 +46,7 @@ class CheckReport:
     duplicates: tuple[tuple[str, ...], ...]
     contradictions: tuple[tuple[str, ...], ...]
     shared: tuple[tuple[str, str], ...]
-    spare: int
+    spare: bool
 
     @property
     def never(self) -> tuple[str, ...]:
@@ -59,10 +60,10 @@ class CheckReport:
 
     @property
     def alike(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of classes whose names differ in case, spaces or hyphens alone."""
+        """Groups of classes whose names are equal but for case, and for spaces, hyphens or underscores in them."""
         groups: dict[str, list[str]] = defaultdict(list)
         for name in self.classes:
-            groups[re.sub(r"[\s_-]+", "", name).casefold()].append(name)
+            groups[re.sub(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])", "", name).casefold()].append(name)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
     @property
@@ -97,6 +98,11 @@ class CheckReport:
                 f"only {evidence} of the classes occurs in some pictures and not in others, at least 2 must: masks are "
                 "learned from what sets pictures apart; add pictures with other labels"
             )
+        if self.pictures and not self.spare:
+            found.append(
+                "every picture is the only one of some class, so none can be held out to choose the checkpoint by; add "
+                "pictures, or name others with --val when you train"
+            )
         return found
 
     @property
@@ -105,15 +111,10 @@ class CheckReport:
         found = []
         if self.alike:
             groups = [" = ".join(group) for group in self.alike]
-            found.append(
-                f"{_some(groups, 'group')} of classes of one name but for case, spaces or hyphens: write it alike"
-            )
+            found.append(f"{_some(groups, 'group')} of classes that differ in case or spaces alone: write them alike")
         if self.joined:
-            found.append(f"{_some(self.joined, 'class', 'classes')} of several labels: write one separator everywhere")
-        if self.pictures and not self.spare:
             found.append(
-                "no picture can be held out to choose the checkpoint by, since each is the last of some class; add "
-                "pictures, or name others with --val when you train"
+                f"{_some(self.joined, 'class', 'classes')} perhaps of several labels: use one separator everywhere"
             )
         if self.unlabelled:
             found.append(f"{_some(self.unlabelled, 'picture')} without labels: they teach background only")

@@ -5,6 +5,11 @@ import torch
 from tagseg.data.dataset import ImageTags
 
 
+def can_hold_out(dataset: ImageTags) -> bool:
+    """Whether any picture can go without a class losing its last one."""
+    return bool(((dataset.tags == 0) | (dataset.tags.sum(0) > 1)).all(1).any())
+
+
 def hold_out(dataset: ImageTags, share: float, *, seed: int = 0) -> tuple[ImageTags, ImageTags]:
     """Split a dataset in two; the second gets a share of every class, and the first keeps some of each.
 

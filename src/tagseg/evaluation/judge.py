@@ -101,7 +101,7 @@ def judge(
         )
         return lambda: [Judged(results, item.truth) for item, (_, results) in zip(batch, found(), strict=True)]
 
-    return in_batches(shown, begin, batch_size=BATCH_SIZE)
+    return in_batches(shown, begin, batch_size=BATCH_SIZE, in_flight=predictor.engine.in_flight)
 
 
 def planes_at(result: Segmented, size: tuple[int, ...]) -> torch.Tensor:

@@ -18,10 +18,11 @@ _TILES = ((128, 256, 8), (128, 128, 4), (64, 64, 4))
 _ENOUGH = 128  # programs, for about as many processors
 _STAGES, _BYTES = 3, 128  # how many loads are under way, and of how many bytes of each pixel
 _DEPTHWISE = (32, 64)
+_FAR = 2**31  # values; to tell so many apart takes more than 32 bits
 
 
 def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
-    """Convolve maps [B, C, h, w] in the channels-last layout; the result has it too, and the weights' type.
+    """Convolve maps [B, C, h, w] in the channels-last layout, which the result has too.
 
     Args:
         x: the maps.
@@ -44,7 +45,7 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
     pixels = batch * out_height * out_width
     arguments = (
         x, matrix, conv.bias, part, result, height, width, out_height, out_width, pixels, channels, outputs,
-        top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, x.numel() >= 2**31,
+        top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, x.numel() >= _FAR,
     )  # fmt: skip
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
         if conv.depthwise:
@@ -76,7 +77,7 @@ def _fitting_tiles(device: torch.device) -> list[tuple[int, int, int]]:
     """Those that the memory of a processor holds; the smallest fits everywhere."""
     if device.type == "cpu":  # Triton's interpreter
         return list(_TILES)
-    memory = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    memory = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 2**16)  # AMD's has none
     needs = [(rows + columns) * _BYTES * _STAGES for rows, columns, _ in _TILES]
     return [tile for tile, need in zip(_TILES, needs, strict=True) if need <= memory or tile is _TILES[-1]]
 

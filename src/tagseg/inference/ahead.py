@@ -14,13 +14,21 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def until_error(items: Iterable[Item], errors: list[Exception]) -> Iterator[Item]:
+    """The items before the first error, which is kept to be raised when they are done with."""
+    try:
+        yield from items
+    except Exception as error:
+        errors.append(error)
+
+
 def map_ahead(
     function: Callable[[Item], Result], items: Iterable[Item], *, size: Callable[[Result], int] = lambda _: 0
 ) -> Iterator[Result]:
     """Apply a function in threads, a few items ahead of the results, which come in the items' order.
 
     It pays where the function leaves Python's lock alone most of the time, as the codecs of pictures do. An error is
-    raised when its result would have come.
+    raised when its result would have come, and one of the items after the results of those before it.
 
     Args:
         function: must be safe to call from several threads at once.
@@ -29,13 +37,16 @@ def map_ahead(
     """
     pool = ThreadPoolExecutor(THREADS)
     waiting: deque[Future[Result]] = deque()
+    errors: list[Exception] = []
     try:
-        for item in items:
+        for item in until_error(items, errors):
             waiting.append(pool.submit(function, item))
             while len(waiting) > 2 * THREADS or sum(_finished(future, size) for future in waiting) > _MOST_BYTES:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+        if errors:
+            raise errors[0]
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from tagseg.data.dataset import Pixels
+from tagseg.inference.ahead import until_error
 
 _AHEAD = 128  # batches; VOC's pictures have some hundred shapes, and a full batch costs little more than one picture
-_IN_FLIGHT = 2  # batches that a GPU may compute while the next is prepared for it
 _MOST_PIXELS = 2**27  # how much of the stream is held at once, whatever the batch size: 400 MB
 
 
@@ -34,16 +34,21 @@ class _Held(Generic[Item, Result]):
 
 
 def in_batches(
-    items: Iterable[Item], begin: Callable[[list[Item]], Callable[[], list[Result]]], *, batch_size: int
+    items: Iterable[Item],
+    begin: Callable[[list[Item]], Callable[[], list[Result]]],
+    *,
+    batch_size: int,
+    in_flight: int = 0,
 ) -> Iterator[Result]:
     """Run pictures of one shape together. Looks ahead by some batches, since neighbours often differ in shape.
 
-    A batch is begun before those before it are finished: while a GPU computes, the next is prepared for it.
+    An error of the stream is raised after the results of all that came before it.
 
     Args:
         items: the stream.
         begin: starts with a list of items of one shape; what it returns gives a result for each.
         batch_size: how many at most.
+        in_flight: how many batches may be begun before one is finished.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be 1 or more, got {batch_size}")
@@ -60,10 +65,11 @@ def in_batches(
     def start(shape: Hashable) -> None:
         group = groups.pop(shape)
         begun.append((group, begin([one.item for one in group])))
-        if len(begun) > _IN_FLIGHT:
+        if len(begun) > in_flight:
             finish()
 
-    for item in items:
+    errors: list[Exception] = []
+    for item in until_error(items, errors):
         last: _Held[Item, Result] = _Held(item)
         held.append(last)
         pixels += last.pixels
@@ -85,3 +91,5 @@ def in_batches(
         finish()
     for one in held:
         yield one.results[0]
+    if errors:
+        raise errors[0]

@@ -40,7 +40,7 @@ def tune_on_tags(
         return Decoded(data.names[index], data.pictures.read(index))
 
     pictures = map_ahead(read, range(len(data)), size=lambda picture: picture.pixels.nbytes)
-    scores = list(in_batches(pictures, begin, batch_size=batch_size))
+    scores = list(in_batches(pictures, begin, batch_size=batch_size, in_flight=predictor.engine.in_flight))
     return replace(predictor.settings, cutoffs=tune_cutoffs(scores, data.tags.numpy()), chosen_from="tags")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from tagseg._checks import unknown_name
 from tagseg.data.dataset import Pixels
 from tagseg.inference.prepared import prepare
-from tagseg.inference.segment import Choose, Segmented, begin_segment
+from tagseg.inference.segment import Choose, Found, begin_segment
 from tagseg.inference.settings import InferenceSettings
 from tagseg.inference.tiles import SMALLEST_TILE, plan_tiles
 from tagseg.inference.views import Look, look
@@ -18,7 +18,6 @@ from tagseg.models.network import Network
 
 MAX_PIXELS = 2048 * 2048
 _PRECISIONS = ("auto", "float32", "bfloat16")
-_Found = list[tuple[list[float], dict[str, Segmented]]]  # of each picture, the classes' scores and what was asked for
 
 
 class Engine:
@@ -29,6 +28,7 @@ class Engine:
         prepared: the copy of it, made now, that predicts.
         half: whether it computes in bfloat16 where that is safe.
         batch_size: how many pictures of usual size are best segmented together: several fill a GPU, one a CPU.
+        in_flight: how many batches are best begun before one is finished: a GPU computes while the next is prepared.
 
     Args:
         network: it is moved to the device; nothing else of it changes, so that one in training can be measured between
@@ -61,7 +61,7 @@ class Engine:
         self.prepared = prepare(self.network, half=self.half)
         on_gpu = self.device.type == "cuda"
         self.batch_size = 8 if on_gpu else 1
-        self._finishing = torch.cuda.Stream(self.device) if on_gpu else None
+        self.in_flight = 2 if on_gpu else 0
         # CAM divides a mask by its maximum over the picture, which a tile cannot know: it sees large ones reduced.
         self._in_tiles = network.config.method != "cam"
 
@@ -81,7 +81,7 @@ class Engine:
         *,
         crf: bool = False,
         keep_planes: bool | None = None,
-    ) -> Callable[[], _Found]:
+    ) -> Callable[[], Found]:
         """Segment pictures of one shape under the protocols that each picture's chooser names, looking at each once.
 
         A GPU is not waited for: what is returned does that, and gives for each picture the classes' scores, and a
@@ -106,31 +106,19 @@ class Engine:
         keep = len(grid) == 1 if keep_planes is None else keep_planes
 
         @torch.inference_mode()
-        def begin(first: int) -> Callable[[], _Found]:
+        def begin(first: int) -> Callable[[], Found]:
             some = slice(first, first + together)
             batch = torch.from_numpy(np.stack(pictures[some]))
-            if self.device.type == "cuda":
+            on_gpu = self.device.type == "cuda"
+            if on_gpu:
                 batch = batch.pin_memory()  # without it the copy would wait for the batch before
-            shown = batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
-            return self._apart(begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep))
+            shown = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
+            return begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
 
         if len(grid) == 1 and len(pictures) <= together:
             return begin(0)
         # Large pictures: two at once could take more memory than there is.
         return lambda: [one for first in range(0, len(pictures), together) for one in begin(first)()]
-
-    def _apart(self, found: Callable[[], _Found]) -> Callable[[], _Found]:
-        """Let masks be made beside what is begun after them, which is not waited for."""
-        if self._finishing is None:
-            return found
-        seen = torch.cuda.current_stream(self.device).record_event()
-
-        def finish() -> _Found:
-            seen.synchronize()
-            with torch.cuda.stream(self._finishing):
-                return found()
-
-        return finish
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -154,6 +154,7 @@ class Predictor:
             as_sources(pictures),
             lambda pictures: self._begin(pictures, choose, quality, crf, probabilities),
             batch_size=self.engine.batch_size if batch_size is None else batch_size,
+            in_flight=self.engine.in_flight,
             skip_bad=skip_bad,
         )
 

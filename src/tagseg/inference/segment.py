@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -39,6 +39,9 @@ class Segmented:
     planes: Tensor | None
 
 
+Found = list[tuple[list[float], dict[str, Segmented]]]  # of each picture, the classes' scores and what was asked for
+
+
 def begin_segment(
     pictures: Tensor,
     look_at: Callable[[Tensor], Look],
@@ -47,7 +50,7 @@ def begin_segment(
     *,
     crf: bool,
     keep_planes: bool,
-) -> Callable[[], list[tuple[list[float], dict[str, Segmented]]]]:
+) -> Callable[[], Found]:
     """Segment pictures of one size under every protocol that their choosers name.
 
     The network sees each tile once if memory allows. Nothing is done picture by picture: a GPU is asked twice for an
@@ -74,8 +77,27 @@ def begin_segment(
             remembered[tile] = found
             held += found.values
     assert best is not None
-    scores = best.to("cpu", non_blocking=True)  # with the network's work, before that of pictures that are begun later
-    return partial(_finish, pictures, look_at, grid, choosers, scores, remembered, crf=crf, keep_planes=keep_planes)
+    finish = partial(_finish, pictures, look_at, grid, choosers, remembered, crf=crf, keep_planes=keep_planes)
+    return _apart(best, finish) if best.is_cuda else lambda: finish(best)
+
+
+def _apart(best: Tensor, finish: Callable[[Tensor], Found]) -> Callable[[], Found]:
+    """Finish on a stream of its own, and wait for nothing that is begun later."""
+    scores = best.to("cpu", non_blocking=True)
+    seen = torch.cuda.current_stream(best.device).record_event()
+
+    def wait() -> Found:
+        seen.synchronize()
+        with torch.cuda.stream(_finishing_stream(best.device)):
+            return finish(scores)
+
+    return wait
+
+
+@cache
+def _finishing_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all predictors of a GPU: each stream keeps memory."""
+    return torch.cuda.Stream(device)
 
 
 @torch.inference_mode()
@@ -84,12 +106,12 @@ def _finish(
     look_at: Callable[[Tensor], Look],
     grid: Grid,
     choosers: Sequence[Choose],
-    best: Tensor,
     remembered: dict[tuple[Span, Span], Look],
+    best: Tensor,
     *,
     crf: bool,
     keep_planes: bool,
-) -> list[tuple[list[float], dict[str, Segmented]]]:
+) -> Found:
     scores: list[list[float]] = best.tolist()
 
     choices = [choose(row) for choose, row in zip(choosers, scores, strict=True)]
@@ -101,7 +123,7 @@ def _finish(
     canvases = [Canvas(grid, planes.clamp(min=0), dtype=dtype, keep_planes=keep_planes) for _, planes in rows]
     for tile in grid if parts else ():
         pixels = _crop(pictures, tile)
-        found = remembered.pop(tile) if tile in remembered else look_at(pixels)
+        found = remembered.get(tile) or look_at(pixels)
         for part, (places, planes), canvas in zip(parts, rows, canvases, strict=True):
             merged = found.merge(places, planes)
             # The background alone has no border to refine.

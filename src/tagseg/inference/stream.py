@@ -30,6 +30,7 @@ class PredictionStream(Iterable[Prediction]):
         sources: the pictures.
         begin: starts to predict pictures of one shape; what it returns gives the predictions.
         batch_size: how many at a time.
+        in_flight: how many batches may be begun before one is finished.
         skip_bad: leave out pictures that cannot be read.
     """
 
@@ -39,12 +40,14 @@ class PredictionStream(Iterable[Prediction]):
         begin: Callable[[list[Decoded]], Callable[[], list[Prediction]]],
         *,
         batch_size: int,
+        in_flight: int,
         skip_bad: bool,
     ) -> None:
         self.bad: list[str] = []
         self._sources = sources
         self._begin = begin
         self._batch_size = batch_size
+        self._in_flight = in_flight
         self._skip_bad = skip_bad
 
     def __len__(self) -> int:
@@ -52,7 +55,7 @@ class PredictionStream(Iterable[Prediction]):
 
     def __iter__(self) -> Iterator[Prediction]:
         self.bad.clear()
-        return in_batches(self._decode(), self._begin, batch_size=self._batch_size)
+        return in_batches(self._decode(), self._begin, batch_size=self._batch_size, in_flight=self._in_flight)
 
     def _decode(self) -> Iterator[Decoded]:
         for read in map_ahead(_read, self._sources, size=_bytes):

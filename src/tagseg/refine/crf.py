@@ -142,7 +142,7 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
 
 
 # Pictures of a set have few sizes, and on them alone this lattice depends. Each stream of a GPU has its own.
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _gaussian(
     height: int,
     width: int,

@@ -14,6 +14,7 @@ from tagseg.training.run_folder import CONFIG, read_config
 _HEADINGS = (
     "run",
     "epochs",
+    "model of epoch",
     "sessions",
     "minutes",
     "pictures/s, tags alone",
@@ -45,18 +46,25 @@ def _training(run: Path) -> list[str]:
     journal = read_journal(run)
     steps = [line for line in journal if line["kind"] == "train"]
     if not steps or not (run / CONFIG).is_file():
-        return [MISSING] * 6
+        return [MISSING] * 7
     recipe = Recipe.parse(read_config(run)["recipe"])
     first = recipe.optimiser.epochs if recipe.model.method == "cam" else recipe.optimiser.classification_epochs
     memory = [line["gpu_gib"] for line in steps if "gpu_gib" in line]
     return [
         f"{steps[-1]['epoch']} of {recipe.optimiser.epochs}",
+        _chosen(journal, 0 if recipe.model.method == "cam" else first),
         str(sum(line["kind"] == "session" for line in journal)),
         f"{_seconds(journal, recipe.optimiser.batch) / 60:.1f}",
         _speed(line["pictures_per_second"] for line in steps if line["epoch"] <= first),
         _speed(line["pictures_per_second"] for line in steps if line["epoch"] > first),
         f"{max(memory):.1f}" if memory else MISSING,
     ]
+
+
+def _chosen(journal: list[dict[str, Any]], after: int) -> str:
+    """The epoch with the lowest loss on the validation tags, of those that train the masks."""
+    tried = [line for line in journal if line["kind"] == "validation" and line["epoch"] > after]
+    return str(min(tried, key=lambda line: line["loss"])["epoch"]) if tried else MISSING
 
 
 def _seconds(journal: list[dict[str, Any]], batch: int) -> float:

@@ -86,11 +86,11 @@ class OptimiserSettings(_Section):
     accumulate: int = Field(default=1, ge=1)
     """Parts that a batch is computed in, for less memory."""
     lr: float = Field(default=0.0005, gt=0)
-    """The backbone's learning rate; the rest learns ten times as fast."""
+    """The learning rate of a backbone with weights; all else learns ten times as fast."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    """A setting of SGD."""
+    """How much of the last step goes on into the next."""
     weight_decay: float = Field(default=5e-4, ge=0)
-    """A setting of SGD."""
+    """How strongly weights are pulled to 0."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """What is computed in: fp32, bf16, fp16, or auto, which is bf16 on GPUs that have it."""
     compile: bool | Literal["auto"] = "auto"
