@@ -179,7 +179,7 @@ class Recipe(_Section):
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
             if first["type"] == "extra_forbidden":
-                raise unknown_name("setting", field, all_fields()) from None
+                raise unknown_name("setting", field, list(describe_settings())) from None
             raise ValueError(f"setting {field}={first['input']!r}: {first['msg'].lower()}") from None
 
 
@@ -192,11 +192,6 @@ def describe_recipe(name: str) -> str:
     """What a recipe is for: the comment that its file starts with."""
     lines = takewhile(lambda line: line.startswith("# "), (_folder() / f"{name}.toml").read_text().splitlines())
     return " ".join(line.removeprefix("# ") for line in lines)
-
-
-def all_fields() -> list[str]:
-    """Every setting as `section.field`."""
-    return [f"{name}.{field}" for name, values in Recipe().model_dump().items() for field in values]
 
 
 def describe_settings() -> dict[str, tuple[str, str]]:
@@ -246,8 +241,8 @@ def _apply(values: dict[str, Any], change: str) -> None:
     section, dot, name = field.strip().partition(".")
     if not (equals and dot):
         raise ValueError(f"a setting is changed by section.field=value, for example model.gate=none; got {change!r}")
-    if f"{section}.{name}" not in all_fields():
-        raise unknown_name("setting", field, all_fields())
+    if f"{section}.{name}" not in describe_settings():
+        raise unknown_name("setting", field, list(describe_settings()))
     values.setdefault(section, {})[name] = _value(text.strip())
 
 
