@@ -189,7 +189,8 @@ def predict(
     for picture in found[:MOST_NAMED]:
         classes = [f"{one['name']} {picture['scores'][one['name']]:.0%}" for one in picture["classes"]]
         print(f"{picture['name']}: {', '.join(classes) or 'nothing that the model knows'}")
-    print(f"{len(found)} pictures: masks, overlays and {INDEX_FILE} are in {out}")
+    count = f"{len(found)} picture{'' if len(found) == 1 else 's'}"
+    print(f"{count}: masks, overlays and {INDEX_FILE} are in {out}")
 
 
 def _is_model(path: Path) -> bool:
