@@ -32,6 +32,12 @@ def some_maps(channels: int, height: int, width: int) -> Tensor:
     return torch.randn(2, channels, height, width).to(KERNEL_DEVICE, memory_format=torch.channels_last)
 
 
+def not_aligned(channels: int, height: int, width: int) -> Tensor:
+    """Maps that begin at an odd place in memory."""
+    values = torch.randn(1 + 2 * height * width * channels, device=KERNEL_DEVICE)
+    return values[1:].view(2, height, width, channels).permute(0, 3, 1, 2)
+
+
 def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x: Tensor, limit: float | None) -> None:
     """With nothing added, with maps added, and with one value a channel."""
     plain = conv(x)
@@ -67,8 +73,12 @@ def test_the_kernel_is_the_convolution(
     monkeypatch.setattr(_conv_triton, "_FAR", enough)  # and offsets of 64 bits, or of 32
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     unplanned = Unplanned(conv, limit=limit)
-    x = some_maps(conv.in_channels, 9, 12)
-    assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, limit)
+    for x in (
+        some_maps(conv.in_channels, 9, 12),
+        some_maps(conv.in_channels, 6, 7),
+        not_aligned(conv.in_channels, 9, 12),
+    ):
+        assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, limit)
 
 
 @pytest.mark.parametrize(

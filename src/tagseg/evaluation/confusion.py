@@ -3,6 +3,7 @@
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tagseg.data.truth import IGNORE
@@ -45,9 +46,9 @@ class ConfusionMatrix:
                 f"prediction must have the values 0 to {self.classes - 1}, got {prediction.min()} to {prediction.max()}"
             )
         # Ignored pixels are counted in a row of their own, which is then left out: faster than to filter them.
-        # The largest number is 255 * 255 + 254, which 16 bits hold.
-        pairs = truth.astype(np.uint16) * np.uint16(self.classes) + prediction.astype(np.uint16)
-        table = np.bincount(pairs.ravel(), minlength=256 * self.classes).reshape(256, self.classes)
+        # By torch and not by numpy, which would keep all other threads waiting.
+        pairs = torch.from_numpy(truth.astype(np.int32) * self.classes + prediction.astype(np.int32)).flatten()
+        table = torch.bincount(pairs, minlength=256 * self.classes).view(256, self.classes).numpy()
         if unknown := [int(value) for value in np.flatnonzero(table[self.classes : IGNORE].any(1)) + self.classes]:
             raise ValueError(
                 f"truth has the value {unknown[0]}, but there are {self.classes} classes with the background, and only "

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +11,8 @@ from tagseg.data.dataset import ImageTags
 from tagseg.data.truth import PixelTruth
 from tagseg.evaluation.confusion import ConfusionMatrix
 from tagseg.evaluation.evaluation import Evaluation
-from tagseg.evaluation.judge import as_predictor, judge, judged_indices, mask_at
+from tagseg.evaluation.judge import Judged, as_predictor, judge, judged_indices, mask_at
+from tagseg.inference.ahead import map_ahead
 from tagseg.inference.predictor import Predictor
 from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
 from tagseg.models.network import Network
@@ -46,10 +48,12 @@ def evaluate(
         return lambda scores: {PREDICTED_TAGS: predictor.settings.kept_classes(scores), TRUE_TAGS: tags}
 
     began = time.monotonic()
-    confusion = {protocol: ConfusionMatrix(1 + len(predictor.classes)) for protocol in PROTOCOLS}
-    for judged in judge(predictor, data, truth, both, quality=quality, crf=crf, progress=progress):
-        for protocol, result in judged.results.items():
-            confusion[protocol].update(mask_at(result, judged.truth.shape), judged.truth)
+    classes = 1 + len(predictor.classes)
+    confusion = {protocol: ConfusionMatrix(classes) for protocol in PROTOCOLS}
+    judged = judge(predictor, data, truth, both, quality=quality, crf=crf, progress=progress)
+    # In threads: this one has to keep a GPU busy.
+    for counted in map_ahead(partial(_count, classes), judged):
+        confusion = {protocol: matrix + counted[protocol] for protocol, matrix in confusion.items()}
     pictures = len(judged_indices(predictor, data, truth))
     return Evaluation(
         class_names=predictor.classes,
@@ -62,6 +66,16 @@ def evaluate(
         seconds=time.monotonic() - began,
         device=_name(predictor.engine.device),
     )
+
+
+def _count(classes: int, judged: Judged) -> dict[str, ConfusionMatrix]:
+    """The counts of one picture; protocols that keep the same classes share a result, which is counted once."""
+    counted: dict[int, ConfusionMatrix] = {}
+    for result in judged.results.values():
+        if id(result) not in counted:
+            matrix = counted[id(result)] = ConfusionMatrix(classes)
+            matrix.update(mask_at(result, judged.truth.shape), judged.truth)
+    return {protocol: counted[id(result)] for protocol, result in judged.results.items()}
 
 
 def _name(device: torch.device) -> str:

@@ -19,6 +19,7 @@ _ENOUGH = 128  # programs, for about as many processors
 _STAGES, _BYTES = 3, 128  # how many loads are under way, and of how many bytes of each pixel
 _DEPTHWISE = (32, 64)
 _FAR = 2**31  # values; to tell so many apart takes more than 32 bits
+_ALIGNED = 16  # bytes; Triton compiles anew for what begins elsewhere
 
 
 def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
@@ -42,32 +43,47 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
         part, limit = added.contiguous(memory_format=_LAYOUT), conv.limit
     else:
         part, limit = None, conv.limit if added is None else None
-    pixels = batch * out_height * out_width
-    arguments = (
+    pixels, wide = batch * out_height * out_width, x.numel() >= _FAR
+    common: tuple[object, ...] = (
         x, matrix, conv.bias, part, result, height, width, out_height, out_width, pixels, channels, outputs,
-        top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, x.numel() >= _FAR,
+        top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, wide,
     )  # fmt: skip
+    own: tuple[int, ...]  # what the one kernel has and the other has not
+    if conv.depthwise:
+        rows, columns = own = _DEPTHWISE
+        kernel, options = _convolve_depthwise, {}
+    else:
+        rows, columns, warps = _tile(pixels, outputs, x.device)
+        step = _BYTES // x.element_size()
+        even = channels % step == outputs % columns == 0
+        own = conv.pointwise, even, rows, columns, step
+        kernel, options = _convolve, {"num_warps": warps, "num_stages": _STAGES}
+    grid = _parts(pixels, rows), _parts(outputs, columns), 1
+    # To find the compiled kernel that fits all arguments takes Triton longer than a small convolution: it is kept.
+    form = rows, columns, part is None, limit, wide
+    aligned = x.data_ptr() % _ALIGNED == 0 and (part is None or part.data_ptr() % _ALIGNED == 0)
+    compiled = conv.compiled.get(form) if aligned else None
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
-        if conv.depthwise:
-            rows, columns = _DEPTHWISE
-            grid = triton.cdiv(pixels, rows), triton.cdiv(outputs, columns)
-            _convolve_depthwise[grid](*arguments, rows, columns)
+        if compiled is not None:
+            compiled[grid](*common, *own)
         else:
-            rows, columns, warps = _tile(pixels, outputs, x.device)
-            step = _BYTES // x.element_size()
-            even = channels % step == outputs % columns == 0
-            grid = triton.cdiv(pixels, rows), triton.cdiv(outputs, columns)
-            _convolve[grid](*arguments, conv.pointwise, even, rows, columns, step, num_warps=warps, num_stages=_STAGES)
+            compiled = kernel[grid](*common, *own, **options)
+            if aligned:
+                conv.compiled[form] = compiled
     if added is None or part is not None:
         return result
     return conv.activate(result + added)  # one of the two is spread over the other's map
+
+
+def _parts(whole: int, part: int) -> int:
+    return -(-whole // part)  # triton.cdiv takes several microseconds
 
 
 def _tile(pixels: int, outputs: int, device: torch.device) -> tuple[int, int, int]:
     """The largest tile of which there are enough, or else the smallest."""
     fitting = _fitting_tiles(device)
     for rows, columns, warps in fitting:
-        if columns <= outputs and triton.cdiv(pixels, rows) * triton.cdiv(outputs, columns) >= _ENOUGH:
+        if columns <= outputs and _parts(pixels, rows) * _parts(outputs, columns) >= _ENOUGH:
             return rows, columns, warps
     return fitting[-1]
 
