@@ -48,7 +48,7 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
         x, matrix, conv.bias, part, result, height, width, out_height, out_width, pixels, channels, outputs,
         top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, wide,
     )  # fmt: skip
-    own: tuple[int, ...]  # what the one kernel has and the other has not
+    own: tuple[object, ...]  # what the one kernel has and the other has not
     if conv.depthwise:
         rows, columns = own = _DEPTHWISE
         kernel, options = _convolve_depthwise, {}
@@ -56,7 +56,7 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
         rows, columns, warps = _tile(pixels, outputs, x.device)
         step = _BYTES // x.element_size()
         even = channels % step == outputs % columns == 0
-        own = conv.pointwise, even, rows, columns, step
+        own = conv.pointwise, even, _precision(x.device), rows, columns, step
         kernel, options = _convolve, {"num_warps": warps, "num_stages": _STAGES}
     grid = _parts(pixels, rows), _parts(outputs, columns), 1
     # To find the compiled kernel that fits all arguments takes Triton longer than a small convolution: it is kept.
@@ -98,6 +98,13 @@ def _fitting_tiles(device: torch.device) -> list[tuple[int, int, int]]:
     return [tile for tile, need in zip(_TILES, needs, strict=True) if need <= memory or tile is _TILES[-1]]
 
 
+@cache
+def _precision(device: torch.device) -> str:
+    """How float32 is multiplied: three products of its parts where there is TF32, which alone would round all down."""
+    has_parts = device.type == "cuda" and not torch.version.hip and torch.cuda.get_device_capability(device) >= (8, 0)
+    return "tf32x3" if has_parts else "ieee"
+
+
 # Triton would else compile anew for sizes that are 1 or a multiple of 16.
 _ANY = [
     "height", "width", "out_height", "out_width", "pixels",
@@ -110,7 +117,7 @@ def _convolve(  # type: ignore[no-untyped-def]
     x, matrix, bias, added, result, height, width, out_height, out_width, pixels, channels, outputs,
     first_y, first_x, stride_y, stride_x, dilation_y, dilation_x,
     taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr, wide: tl.constexpr,
-    pointwise: tl.constexpr, even: tl.constexpr,
+    pointwise: tl.constexpr, even: tl.constexpr, precision: tl.constexpr,
     block_pixels: tl.constexpr, block_outputs: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
     """The fewer instructions stand between two products, the faster it is: hence the cases that do without some."""
@@ -139,7 +146,7 @@ def _convolve(  # type: ignore[no-untyped-def]
             exists = channel < channels
             values = tl.load(values_at, mask=inside[:, None] & exists[None, :], other=0.0)
             weights = tl.load(weights_at, mask=exists[:, None] & (output < outputs)[None, :], other=0.0)
-        total = tl.dot(values, weights, total)
+        total = tl.dot(values, weights, total, input_precision=precision)
         first += block_channels
         if not pointwise:
             over = first >= channels

@@ -43,6 +43,9 @@ class Unplanned(nn.Module):
 
             self.kernel = convolve
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "compiled": {}}  # compiled kernels stay in their process
+
     @staticmethod
     def fits(conv: nn.Conv2d) -> bool:
         """Whether a convolution reads all channels, or each its own, and is padded by zeros if at all."""
