@@ -73,12 +73,20 @@ def test_the_kernel_is_the_convolution(
     monkeypatch.setattr(_conv_triton, "_FAR", enough)  # and offsets of 64 bits, or of 32
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     unplanned = Unplanned(conv, limit=limit)
-    for x in (
-        some_maps(conv.in_channels, 9, 12),
-        some_maps(conv.in_channels, 6, 7),
-        not_aligned(conv.in_channels, 9, 12),
-    ):
-        assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, limit)
+    x = some_maps(conv.in_channels, 9, 12)
+    assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, limit)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["1x1", "3x3, dilated", "depthwise"])
+def test_a_kept_kernel_suits_the_next_maps(name: str) -> None:
+    pytest.importorskip("triton")
+    from tagseg.inference._conv_triton import convolve
+
+    conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
+    unplanned, channels = Unplanned(conv), conv.in_channels
+    for x in (some_maps(channels, 9, 12), some_maps(channels, 6, 7), not_aligned(channels, 6, 7)):
+        assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, None)
 
 
 @pytest.mark.parametrize(
