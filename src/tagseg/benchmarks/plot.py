@@ -32,7 +32,10 @@ def plot_growth(reports: Sequence[Report], file: Path) -> None:
             milliseconds = [1e3 * value for value in seconds]
             label = f"{where}, {growth.title}: {growth.slope:.2f}"
             axes.loglog(sizes, milliseconds, marker=marker, markersize=4, label=label)
-        ticks = sorted({size for _, growth in lines for size, _ in growth.points})
+        ticks: list[float] = []
+        for size in sorted({size for _, growth in lines for size, _ in growth.points}):
+            if not ticks or size > 1.3 * ticks[-1]:  # nearer ones would be written over each other
+                ticks.append(size)
         axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks], rotation=30, fontsize=7)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(along)
