@@ -1,5 +1,6 @@
 """What a prediction costs, in counts that are the same on every machine."""
 
+import operator
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -35,14 +36,15 @@ class Operations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("backbone", "count", "others"), [("resnet50", 67, 15), ("tf_efficientnet_lite0", 62, 14)])
+@pytest.mark.parametrize(("backbone", "count", "others"), [("resnet50", 67, 17), ("tf_efficientnet_lite0", 62, 16)])
 def test_a_gpu_is_asked_once_for_each_convolution(backbone: str, count: int, others: int) -> None:
     # What the host asks for is what limits a GPU: sums, ReLUs and batch norms are part of the convolutions.
     with torch.device("meta"):
         network = tagseg.build_model(backbone, 20)
     convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
     prepared = prepare(network, half=True, for_gpu=True)
-    calls = [node for graph in graphs_of(prepared) for node in graph.graph.nodes if node.op.startswith("call_")]
+    nodes = [node for graph in graphs_of(prepared) for node in graph.graph.nodes]
+    calls = [node for node in nodes if node.op.startswith("call_") and node.target not in (getattr, operator.getitem)]
     assert sum(isinstance(module, Unplanned) for module in prepared.modules()) == convolutions == count
     assert len(calls) <= count + others  # what the ASPP and the gate do between convolutions
 

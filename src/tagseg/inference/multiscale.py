@@ -57,8 +57,7 @@ def merge_views(
     """
     merged = None
     for mask, mirrored in views:
-        batch = mask if mask.dim() == 4 else mask[None]
-        resized = F.interpolate(batch, size=size, mode="bilinear", align_corners=False).view(*mask.shape[:-2], *size)
+        resized = mask if tuple(mask.shape[-2:]) == tuple(size) else _resize(mask, size)
         resized = resized.flip(-1) if mirrored else resized
         merged = resized / count if merged is None else merged.add_(resized, alpha=1 / count)
     assert merged is not None
@@ -67,3 +66,8 @@ def merge_views(
     if labels is not None:
         classes *= labels.to(merged)[..., None, None]
     return merged
+
+
+def _resize(mask: Tensor, size: tuple[int, int]) -> Tensor:
+    batch = mask if mask.dim() == 4 else mask[None]
+    return F.interpolate(batch, size=size, mode="bilinear", align_corners=False).view(*mask.shape[:-2], *size)

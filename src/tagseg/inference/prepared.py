@@ -10,10 +10,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from tagseg._kernels import triton_runs
 from tagseg.inference.dilated import Dilated
+from tagseg.inference.early import EarlyJoin
 from tagseg.inference.fused import fuse
 from tagseg.inference.graphs import bypass, draw_graphs, graphs_of, sole_calls, tidy
 from tagseg.inference.unplanned import Unplanned
 from tagseg.models.network import Network
+from tagseg.models.segmenter import Segmenter
 
 
 def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Network:
@@ -28,10 +30,15 @@ def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Net
     """
     copy = deepcopy(network).eval().requires_grad_(False)
     for_gpu = triton_runs(copy.mean) if for_gpu is None else for_gpu
+    on_cpu = copy.mean.device.type == "cpu" and not for_gpu
+    early = EarlyJoin.of(copy) if isinstance(copy, Segmenter) and on_cpu else None
     draw_graphs(copy)
     for graph in graphs_of(copy):
         _drop_idle(graph)
         _fold_norms(graph)
+        _reuse_memory(graph)
+    if early is not None:
+        copy.set_submodule("fuse", early)
     if half:
         for module in copy.modules():
             if isinstance(module, nn.Conv2d):
@@ -69,3 +76,12 @@ def _fold_norms(graph: fx.GraphModule) -> None:
             graph.set_submodule(str(read.target), fuse_conv_bn_eval(convs[read], norm))
             bypass(node, read)
     tidy(graph)
+
+
+def _reuse_memory(graph: fx.GraphModule) -> None:
+    """Let a ReLU write over the convolution's result that nobody else reads."""
+    convs = dict(sole_calls(graph, nn.Conv2d, Conv2dSame))
+    for node, _ in sole_calls(graph, nn.ReLU):
+        read = node.all_input_nodes[0]
+        if read in convs and len(read.users) == 1:
+            graph.set_submodule(str(node.target), nn.ReLU(inplace=True))

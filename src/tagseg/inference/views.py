@@ -95,7 +95,9 @@ def look(
         size = (x.shape[-2], x.shape[-1])
         missing = [max(0, SMALLEST_SIDE - side) for side in size]
         shown = torch.cat([x.flip(-1) if mirrored else x for mirrored in flips])
-        shown = F.pad(shown, (0, missing[1], 0, missing[0]), mode="replicate").to(memory_format=torch.channels_last)
+        if any(missing):
+            shown = F.pad(shown, (0, missing[1], 0, missing[0]), mode="replicate")
+        shown = shown.to(memory_format=torch.channels_last)
         padded = (shown.shape[-2], shown.shape[-1])
         masks: list[Tensor] = []
         for part in shown.split(max(1, max_pixels // (padded[0] * padded[1]))):

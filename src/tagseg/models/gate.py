@@ -80,7 +80,9 @@ class GlobalCueInjection(nn.Module):
 
     def forward(self, shallow: Tensor, deep: Tensor) -> Tensor:
         """Shallow features [B, S, h, w] and deep ones [B, C, h, w] to enriched shallow ones [B, C, h, w]."""
-        scale, shift = self.cues(deep).amax((2, 3), keepdim=True).chunk(2, dim=1)
+        conv, norm, relu = self.cues
+        # The ReLU of the largest value is the largest value of the ReLU, and one of it suffices.
+        scale, shift = relu(norm(conv(deep)).amax((2, 3), keepdim=True)).chunk(2, dim=1)
         shallow = self.norm(self.shallow(shallow))
         return self.merge(F.relu(shallow * (scale + self.scale_offset) + shift))  # type: ignore[no-any-return]
 

@@ -124,7 +124,7 @@ def enlarge_in_training(maps: Tensor, size: Sequence[int]) -> Tensor:
     convolution when compiled, and differs from run to run.
     """
     precise = full_precision(maps)
-    rows, columns = (_between(small, big, precise) for small, big in zip(maps.shape[-2:], size, strict=True))
+    rows, columns = (weights_between(small, big, precise) for small, big in zip(maps.shape[-2:], size, strict=True))
     # Autocast would round the weights; the meta device has none.
     with nullcontext() if maps.is_meta else torch.autocast(maps.device.type, enabled=False):
         across = precise.permute(0, 2, 3, 1)  # as it lies in memory in the layout that convolutions prefer
@@ -132,7 +132,7 @@ def enlarge_in_training(maps: Tensor, size: Sequence[int]) -> Tensor:
         return torch.matmul(columns, tall).permute(0, 3, 1, 2).to(maps.dtype)
 
 
-def _between(small: int, big: int, like: Tensor) -> Tensor:
+def weights_between(small: int, big: int, like: Tensor) -> Tensor:
     """How much each of `small` points gives to each of `big` ones, evenly spaced over the same line, [big, small]."""
     place = torch.linspace(0, small - 1, big, device=like.device, dtype=torch.float64)[:, None]
     return (1 - (place - torch.arange(small, device=like.device)).abs()).clamp_min(0).to(like.dtype)

@@ -15,6 +15,16 @@ from tagseg.models.pooling import POOLINGS, build_penalty, with_background
 _ASPP_RATES = (12, 24, 36)
 
 
+class Join(nn.Sequential):
+    """Deep features, enlarged, beside those of the skip connection, through a convolution."""
+
+    def forward(self, deep: Tensor, skip: Tensor) -> Tensor:  # type: ignore[override]
+        """Join maps, [B, D, h, w] and [B, S, H, W], to [B, C, H, W]."""
+        size = (skip.shape[-2], skip.shape[-1])  # one by one, for torch.fx
+        deep = (enlarge_in_training if self.training else enlarge)(deep, size)
+        return super().forward(torch.cat([deep, skip], dim=1))  # type: ignore[no-any-return, no-untyped-call]
+
+
 class Segmenter(Network):
     """Backbone, ASPP, skip connection, gate and decoder; scores pooled from the masks."""
 
@@ -23,7 +33,7 @@ class Segmenter(Network):
         width, skip_width = config.width, config.width * 48 // 256  # 48 in DeepLabv3+
         self.aspp = ASPP(backbone.deep_channels, _ASPP_RATES, width)
         self.skip = conv_norm_relu(backbone.skip_channels, skip_width, 1)
-        self.fuse = conv_norm_relu(width + skip_width, width, 3)
+        self.fuse = Join(*conv_norm_relu(width + skip_width, width, 3))
         self.gate = build_gate(config.gate, config.psi)
         if self.gate is not None:
             self.shallow: nn.Module = (
@@ -58,8 +68,7 @@ class Segmenter(Network):
         """
         self._check_input(x)
         skip, deep = self.backbone(x)
-        deep = (enlarge_in_training if self.training else enlarge)(self.aspp(deep), skip.shape[-2:])
-        deep = self.fuse(torch.cat([deep, self.skip(skip)], dim=1))
+        deep = self.fuse(self.aspp(deep), self.skip(skip))
         if self.gate is not None:
             shallow = self.shallow(skip, deep) if self.config.gci else self.shallow(skip)
             deep = self.gate(deep, shallow)
