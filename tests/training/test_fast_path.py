@@ -78,7 +78,7 @@ def curve(how: Callable[..., Tensor], device: str, steps: int) -> Tensor:
 @pytest.mark.parametrize("device", DEVICES)
 def test_fifty_steps_have_the_same_losses(device: str) -> None:
     expected, found = curve(plain, device, 50), curve(fast, device, 50)
-    assert (expected[:3] - found[:3]).abs().max() < 1e-4
+    assert (expected[:5] - found[:5]).abs().max() < 1e-4
     if device == "cpu":
         assert (expected - found).abs().max() < 1e-3 * expected.mean()
     else:  # bfloat16 keeps eight bits, and what they lose changes pseudo labels, and so the steps that follow
