@@ -78,3 +78,8 @@ def test_the_docs_show_what_was_measured() -> None:
 def test_an_unknown_benchmark_is_named() -> None:
     with pytest.raises(ValueError, match="unknown benchmark 'speed'; known: crf, pamr, predict, train"):
         tagseg.bench(["speed"])
+
+
+def test_figures_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cpu.json: does not exist; name a folder where tagseg bench --json"):
+        filled("<!-- begin cpu pamr -->\n<!-- end -->\n", tmp_path)

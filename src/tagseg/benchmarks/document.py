@@ -14,6 +14,8 @@ from tagseg.benchmarks.show import markdown
 
 def read_reports(file: Path) -> list[Report]:
     """What `tagseg bench --json` wrote."""
+    if not file.is_file():
+        raise ValueError(f"{file}: does not exist; name a folder where tagseg bench --json > {file.name} was run")
     return [Report.parse(values) for values in json.loads(file.read_text())]
 
 
