@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -20,6 +22,23 @@ def test_reference_global_cue_injection(reference: Reference) -> None:
     golden = reference("gci.npz")
     module = fill(GlobalCueInjection(256), lambda name: name.replace("shallow_mask.", "gci."), prefix="shallow.").eval()
     assert_close(module(golden["shallow"], golden["deep"]), golden["out"])
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs g++")
+def test_cues_learn_alike_when_compiled_in_half_precision() -> None:
+    """Training on a GPU is compiled: what is fused there is rounded less, and no gradient may rest on equal values."""
+    torch.manual_seed(0)
+    module = GlobalCueInjection(4, 8).train()
+    shallow, deep = torch.randn(2, 4, 12, 12), torch.randn(2, 8, 12, 12)
+    torch.compiler.reset()
+    slopes = []
+    for forward in (module, torch.compile(module, dynamic=False)):
+        module.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = forward(shallow, deep).float().square().mean()
+        loss.backward()
+        slopes.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))
+    assert (slopes[1] - slopes[0]).norm() < 0.1 * slopes[0].norm()
 
 
 def test_reference_aspp(reference: Reference) -> None:

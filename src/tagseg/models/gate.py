@@ -82,9 +82,17 @@ class GlobalCueInjection(nn.Module):
         """Shallow features [B, S, h, w] and deep ones [B, C, h, w] to enriched shallow ones [B, C, h, w]."""
         conv, norm, relu = self.cues
         # The ReLU of the largest value is the largest value of the ReLU, and one of it suffices.
-        scale, shift = relu(norm(conv(deep)).amax((2, 3), keepdim=True)).chunk(2, dim=1)
+        scale, shift = relu(self._largest(norm(conv(deep)))).chunk(2, dim=1)
         shallow = self.norm(self.shallow(shallow))
         return self.merge(F.relu(shallow * (scale + self.scale_offset) + shift))  # type: ignore[no-any-return]
+
+    def _largest(self, maps: Tensor) -> Tensor:
+        """The largest value of each map, [B, C, h, w] to [B, C, 1, 1]."""
+        if not self.training:
+            return maps.amax((2, 3), keepdim=True)  # faster
+        # The gradient of `amax` goes to all places that equal it. A compiled network compares values that it has not
+        # rounded with one that it has, finds none, and divides by nothing; so the place is kept.
+        return maps.flatten(2).max(2).values[..., None, None]
 
 
 def conv_norm_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
