@@ -13,7 +13,7 @@ from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth, check as 
 from tagseg.data.splitting import hold_out
 from tagseg.evaluation import Evaluation, evaluate as measure_masks, tune_on_masks
 from tagseg.inference import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
-from tagseg.inference.settings import default_settings
+from tagseg.inference.settings import NOTE, default_settings
 from tagseg.models import Network
 from tagseg.models.files import MODEL_FILE
 from tagseg.reporting import write_report
@@ -100,12 +100,11 @@ def train(
         checkpoint_steps=checkpoint_steps,
         measure=_measure(held_out, truth, settings) if truth is not None else None,
         on_epoch=Board(out, held_out, settings) if tensorboard and shared.is_main_process else None,
+        notes={NOTE: _use(network, settings).to_json()},
     )
     with shared.main_process_first():
         if shared.is_main_process:
-            model = load(out, device=str(shared.device))
-            model.settings = _use(model.settings, settings)
-            write_settings(out / MODEL_FILE, tune_on_tags(model, held_out))
+            write_settings(out / MODEL_FILE, tune_on_tags(load(out, device=str(shared.device)), held_out))
     return load(out, device=str(shared.device))
 
 
@@ -227,10 +226,10 @@ def _load(model: str | Path | Predictor, cutoff: float | None) -> Predictor:
     return predictor
 
 
-def _use(settings: InferenceSettings, recipe: Recipe) -> InferenceSettings:
-    """The settings of inference as the recipe has them; what it leaves open stays as it is."""
+def _use(network: Network, recipe: Recipe) -> InferenceSettings:
+    """The settings of inference as the recipe has them; what it leaves open is the paper's."""
     changes = {key: value for key, value in recipe.use.model_dump().items() if value is not None}
-    return replace(settings, **changes)
+    return replace(default_settings(network.config), **changes)
 
 
 def _measure(data: ImageTags, truth: PixelTruth, recipe: Recipe) -> Callable[[Network], dict[str, float]]:
@@ -239,7 +238,7 @@ def _measure(data: ImageTags, truth: PixelTruth, recipe: Recipe) -> Callable[[Ne
 
     def measure(network: Network) -> dict[str, float]:
         device = str(next(network.parameters()).device)
-        predictor = Predictor(network, _use(default_settings(network.config), recipe), device=device)
+        predictor = Predictor(network, _use(network, recipe), device=device)
         result = measure_masks(predictor, few, truth, progress=False)
         return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}
 

@@ -1,21 +1,24 @@
 from pathlib import Path
 
 import torch
-from torch import nn
 
+from tagseg.models import Network
 from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from tagseg.training.start import build
+from tests.training.small import small_recipe
 
 
-def learner() -> tuple[nn.Module, torch.optim.Optimizer]:
+def learner() -> tuple[Network, torch.optim.Optimizer]:
     """Weights in the layout of training, and the optimiser that it uses on a GPU."""
     torch.manual_seed(0)
-    network = nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
+    network = build(small_recipe().model, ("dog", "sofa")).to(memory_format=torch.channels_last)
     return network, torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, fused=True)
 
 
-def step(network: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+def step(network: Network, optimiser: torch.optim.Optimizer) -> None:
+    torch.manual_seed(1)  # for the gate and dropout
     optimiser.zero_grad()
-    network(torch.ones(2, 3, 8, 8).to(memory_format=torch.channels_last)).square().mean().backward()
+    network(torch.ones(2, 3, 48, 48).to(memory_format=torch.channels_last)).logits.square().mean().backward()
     optimiser.step()
 
 

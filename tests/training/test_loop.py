@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import tagseg
+from tagseg.inference import write_settings
 from tagseg.models import Network
-from tagseg.models.files import MODEL_FILE
-from tagseg.training.checkpoint import FILE
+from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.training.journal import read_journal
 from tagseg.training.loop import Interrupted
 from tests.training.small import run, small_data, small_recipe
@@ -38,6 +38,15 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(tmp_path: Pat
     assert_equal_weights(
         tagseg.load_model(tmp_path / "whole" / MODEL_FILE), tagseg.load_model(tmp_path / "parts" / MODEL_FILE)
     )
+
+
+def test_a_checkpoint_is_a_model_too(tmp_path: Path) -> None:
+    """The network where the run stands, at its end that of the last epoch; and the run can still go on from it."""
+    file = tmp_path / "run" / CHECKPOINT_FILE
+    last, read = run(tmp_path / "run", small_recipe()), tagseg.load_model(file)
+    assert all(torch.equal(read.get_parameter(name), value) for name, value in last.named_parameters())
+    with pytest.raises(ValueError, match=r"a run goes on from this file, so nothing is written to it"):
+        write_settings(file, tagseg.load(file).settings)
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
@@ -95,7 +104,7 @@ def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
     """What a kill leaves of a checkpoint in the making is not mistaken for one."""
     with pytest.raises(Interrupted):
         run(tmp_path / "run", small_recipe(), stop_after=5)
-    (tmp_path / "run" / (FILE + ".part")).write_bytes(b"half a checkpoint")
+    (tmp_path / "run" / (CHECKPOINT_FILE + ".part")).write_bytes(b"half a checkpoint")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "step": 9')
     assert_equal_weights(run(tmp_path / "run", small_recipe()), run(tmp_path / "whole", small_recipe()))

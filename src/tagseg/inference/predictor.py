@@ -30,8 +30,9 @@ def load(
     """A model ready to predict.
 
     Args:
-        path: a run's folder, a model's file, a `.pth` file that the paper's authors' code trained, or `default`: the
-            model that comes with tagseg, for VOC's 20 classes (`./default` is a folder of that name).
+        path: a run's folder, a model's file, a run's `checkpoint.safetensors` for the network as it stands, a `.pth`
+            file that the paper's authors' code trained, or `default`: the model that comes with tagseg, for VOC's 20
+            classes (`./default` is a folder of that name).
         device: `auto` takes the first GPU if there is one.
         precision: `auto` computes in bfloat16, where that is safe, on devices that are faster in it; or `float32`,
             `bfloat16`.

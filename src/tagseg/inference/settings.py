@@ -9,7 +9,7 @@ from typing import Any
 from tagseg._checks import unknown_name
 from tagseg.inference.multiscale import BACKGROUND_POWER
 from tagseg.models.config import ModelConfig
-from tagseg.models.files import load_model, read_notes, save_model
+from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model, read_notes, save_model
 
 PAPER_CUTOFF = 0.1
 SOURCES = ("paper", "tags", "masks", "user")
@@ -103,6 +103,8 @@ def read_settings(path: str | Path, config: ModelConfig) -> InferenceSettings:
 
 def write_settings(path: str | Path, settings: InferenceSettings) -> None:
     """Put the settings into a model's file, in place of those that it has; the rest of the file stays as it is."""
+    if Path(path).name == CHECKPOINT_FILE:
+        raise ValueError(f"{path}: a run goes on from this file, so nothing is written to it; name {MODEL_FILE}")
     model = load_model(path)
     settings.cutoff_list(model.config.classes)
     save_model(model, path, notes={**read_notes(path), NOTE: settings.to_json()})

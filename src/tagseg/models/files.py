@@ -13,6 +13,8 @@ from tagseg.models.network import Network
 from tagseg.models.weights import fit, read_weights
 
 MODEL_FILE = "model.safetensors"  # its name in the folder of a run
+CHECKPOINT_FILE = "checkpoint.safetensors"  # where the run stands: the network, and what the optimiser remembers
+CHECKPOINT_PREFIX = "network."
 _KEY = "tagseg_model"
 
 
@@ -28,8 +30,13 @@ def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | N
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     if half:  # not the rest: variances of batch norms may be larger than half precision reaches
         state = {name: tensor.half() if tensor.dim() == 4 else tensor for name, tensor in state.items()}
-    metadata = {**(notes or {}), _KEY: model.config.to_json()}
+    metadata = {**(notes or {}), **configuration(model)}
     replace_file(Path(path), lambda part: save_file(state, part, metadata))
+
+
+def configuration(model: Network) -> dict[str, str]:
+    """What a file has to say of a model, so that it can be rebuilt."""
+    return {_KEY: model.config.to_json()}
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
@@ -45,12 +52,17 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def load_model(path: str | Path) -> Network:
-    """The model that `save_model` wrote, in evaluation mode."""
+    """The model that `save_model` wrote, or the network of a run's checkpoint, in evaluation mode."""
     state, metadata = read_weights(Path(path))
     if _KEY not in metadata:
         raise ValueError(f"{path} has no tagseg configuration, so it is not a saved model; was it made by save_model?")
     model = build_network(ModelConfig.from_json(metadata[_KEY]))
-    fit(model, state, origin=str(path))
+    of_checkpoint = {
+        name.removeprefix(CHECKPOINT_PREFIX): tensor
+        for name, tensor in state.items()
+        if name.startswith(CHECKPOINT_PREFIX)
+    }
+    fit(model, of_checkpoint or state, origin=str(path))
     return model.eval()
 
 

@@ -1,6 +1,7 @@
 """Where a run stands, in one file: enough to go on from, and replaced whole, so that no crash leaves half of it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,10 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from tagseg.models.files import replace_file
-
-FILE = "checkpoint.safetensors"
+from tagseg.models import Network
+from tagseg.models.files import CHECKPOINT_FILE, CHECKPOINT_PREFIX, configuration, replace_file
 
 
 @dataclass
@@ -36,28 +36,35 @@ class Progress:
     scale: dict[str, Any] | None = None
 
 
-def save_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+def save_checkpoint(
+    folder: Path,
+    network: Network,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    *,
+    notes: Mapping[str, str] | None = None,
+) -> None:
     """Write the run's state; the previous one stays until the new one is complete on disk."""
-    tensors = {f"network.{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
+    tensors = {f"{CHECKPOINT_PREFIX}{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{index}.{key}": value.contiguous() for key, value in state.items()}
-    replace_file(folder / FILE, lambda path: save_file(tensors, path, {"progress": json.dumps(asdict(progress))}))
+    metadata = {**(notes or {}), **configuration(network), "progress": json.dumps(asdict(progress))}
+    replace_file(folder / CHECKPOINT_FILE, lambda path: save_file(tensors, path, metadata))
 
 
-def load_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer) -> Progress | None:
+def load_checkpoint(folder: Path, network: Network, optimiser: torch.optim.Optimizer) -> Progress | None:
     """Bring a run back to where it stood; None if it has not got to a checkpoint."""
-    if not (folder / FILE).is_file():
+    if not (folder / CHECKPOINT_FILE).is_file():
         return None
     state: dict[int, dict[str, Tensor]] = {}
     weights: dict[str, Tensor] = {}
-    with safe_open(folder / FILE, framework="pt") as file:
+    with safe_open(folder / CHECKPOINT_FILE, framework="pt") as file:
         progress = Progress(**json.loads(file.metadata()["progress"]))
         for name in file.keys():  # noqa: SIM118
-            kind, _, rest = name.partition(".")
-            if kind == "network":
-                weights[rest] = file.get_tensor(name)
+            if name.startswith(CHECKPOINT_PREFIX):
+                weights[name.removeprefix(CHECKPOINT_PREFIX)] = file.get_tensor(name)
             else:
-                index, _, key = rest.partition(".")
+                _, index, key = name.split(".", 2)
                 state.setdefault(int(index), {})[key] = file.get_tensor(name)
     network.load_state_dict(weights)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
@@ -69,7 +76,7 @@ def load_checkpoint(folder: Path, network: nn.Module, optimiser: torch.optim.Opt
 
 def read_progress(folder: Path) -> Progress | None:
     """Where a run stands, without its weights."""
-    if not (folder / FILE).is_file():
+    if not (folder / CHECKPOINT_FILE).is_file():
         return None
-    with safe_open(folder / FILE, framework="pt") as file:
+    with safe_open(folder / CHECKPOINT_FILE, framework="pt") as file:
         return Progress(**json.loads(file.metadata()["progress"]))

@@ -8,7 +8,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,6 +54,7 @@ def fit(
     checkpoint_steps: int = 500,
     measure: Measure | None = None,
     on_epoch: Callable[[Network, int], None] | None = None,
+    notes: Mapping[str, str] | None = None,
     stop_after: int | None = None,
 ) -> Progress:
     """Train a network, or go on where an earlier call stopped.
@@ -68,6 +69,7 @@ def fit(
         checkpoint_steps: steps between checkpoints; there is one after every epoch too.
         measure: further numbers of the network after each epoch, for the journal; never used to choose.
         on_epoch: called with the network and the epoch's number, for example to draw pictures.
+        notes: for the model's file and the checkpoint: how to use the network.
         stop_after: stop as if interrupted after this step.
 
     Returns:
@@ -188,7 +190,7 @@ def fit(
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
                 torch.backends.cudnn.benchmark = False  # whole pictures have many sizes
                 result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
-                _keep_best(network, result, progress, recipe, epoch + 1, out)
+                _keep_best(network, result, progress, recipe, epoch + 1, out, notes)
                 reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
                 reached |= measure(network) if measure else {}
                 assert journal is not None
@@ -205,7 +207,7 @@ def fit(
             asked_to_stop = _agree(accelerator, stop.asked) or progress.step == stop_after
             if main and (ends_epoch or asked_to_stop or progress.step % checkpoint_steps == 0):
                 progress.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
-                save_checkpoint(out, network, optimiser, progress)
+                save_checkpoint(out, network, optimiser, progress, notes=notes)
             if asked_to_stop and progress.step < schedule.steps:
                 raise Interrupted(
                     f"stopped at step {progress.step} of {schedule.steps}; the same command goes on from there"
@@ -221,13 +223,21 @@ def _supervision(recipe: Recipe, epoch: int) -> SupervisionSettings | None:
     return recipe.supervision
 
 
-def _keep_best(network: Network, result: Validation, progress: Progress, recipe: Recipe, epoch: int, out: Path) -> None:
+def _keep_best(
+    network: Network,
+    result: Validation,
+    progress: Progress,
+    recipe: Recipe,
+    epoch: int,
+    out: Path,
+    notes: Mapping[str, str] | None,
+) -> None:
     """Save the model if its validation loss is the lowest of the epochs that train the masks (all, if none does)."""
     epochs, first = recipe.optimiser.epochs, recipe.optimiser.classification_epochs
     may_choose = recipe.model.method == "cam" or epoch > first or epochs <= first
     if may_choose and result.loss < progress.best_loss:
         progress.best_loss, progress.best_epoch = result.loss, epoch
-        save_model(network, out / MODEL_FILE)
+        save_model(network, out / MODEL_FILE, notes=notes)
 
 
 class _Average:
