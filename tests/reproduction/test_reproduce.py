@@ -12,6 +12,7 @@ import tagseg
 from tagseg.cli import app, main
 from tagseg.reproduction.folder import open_voc
 from tagseg.reproduction.run import reproductions
+from tagseg.reproduction.steps import Measuring
 from tests.data.writing import write_voc
 from tests.reproduction.made import write_packed_shapes
 from tests.training.small import SETTINGS
@@ -78,6 +79,20 @@ def test_a_named_command_does_what_was_done(runs: tuple[Path, list[str], str]) -
     train = next(command for command in said if command.startswith("tagseg train"))
     done = CliRunner().invoke(app, shlex.split(train)[1:])
     assert done.exit_code == 0, done.output  # a run of another configuration would be refused
+
+
+def test_the_last_epoch_is_measured_beside_the_chosen_one(voc: Path, runs: tuple[Path, list[str], str]) -> None:
+    folder = runs[0] / "resnet50"
+    step = Measuring(folder, "last", open_voc(voc))
+    step.do()
+    done = CliRunner().invoke(app, shlex.split(step.command.split(" && ")[0])[1:])
+    assert done.exit_code == 0, done.output
+    by_step, by_command = (
+        tagseg.Evaluation.from_json((folder / file).read_text()) for file in ("last.json", "evaluation.json")
+    )
+    assert by_step.model["name"] == "checkpoint"
+    assert by_step.mean_iou("true-tags") == by_command.mean_iou("true-tags")
+    (folder / "evaluation.json").unlink()
 
 
 def test_another_recipe_does_not_pass_for_a_run_that_is_there(voc: Path, runs: tuple[Path, list[str], str]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tagseg.evaluation import Evaluation
 from tagseg.inference.settings import PAPER_CUTOFF, InferenceSettings
+from tagseg.models.files import CHECKPOINT_FILE
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,14 @@ class Measurement:
         quality: the paper's scales and flips instead of one look.
         crf: refine by the dense CRF.
         cutoff: one cut-off for all classes; None for those that suit the validation tags.
+        last: the network after the last epoch, in place of the one with the lowest loss on the validation tags.
     """
 
     pictures: str
     quality: bool
     crf: bool
     cutoff: float | None
+    last: bool = False
 
 
 MEASUREMENTS = {
@@ -30,6 +33,8 @@ MEASUREMENTS = {
     "quality": Measurement("val", quality=True, crf=False, cutoff=PAPER_CUTOFF),
     "quality-crf": Measurement("val", quality=True, crf=True, cutoff=PAPER_CUTOFF),
     "quality-tags": Measurement("val", quality=True, crf=False, cutoff=None),
+    "last": Measurement("val", quality=True, crf=False, cutoff=PAPER_CUTOFF, last=True),
+    "last-crf": Measurement("val", quality=True, crf=True, cutoff=PAPER_CUTOFF, last=True),
     "pseudo": Measurement("train", quality=True, crf=False, cutoff=PAPER_CUTOFF),
     "pseudo-crf": Measurement("train", quality=True, crf=True, cutoff=PAPER_CUTOFF),
 }
@@ -40,6 +45,11 @@ _AGAIN = "remove it and run tagseg reproduce again"
 def measurement_file(run: Path, name: str) -> Path:
     """Where a measurement of a run lies."""
     return run / f"{name}.json"
+
+
+def measured_model(run: Path, name: str) -> Path:
+    """What of a run is measured: its folder stands for the model that it chose."""
+    return run / CHECKPOINT_FILE if MEASUREMENTS[name].last else run
 
 
 def read_measurement(run: Path, name: str) -> Evaluation | None:

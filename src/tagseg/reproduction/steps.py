@@ -11,7 +11,7 @@ from tagseg.evaluation.evaluation import EVALUATION_FILE
 from tagseg.inference.settings import NOTE, InferenceSettings
 from tagseg.models.files import MODEL_FILE, read_notes
 from tagseg.reproduction.folder import VocSources
-from tagseg.reproduction.measurements import MEASUREMENTS, measurement_file
+from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
 from tagseg.reproduction.table import Figure
 from tagseg.source import Source
 from tagseg.training.recipe import Recipe
@@ -74,9 +74,10 @@ class Measuring:
     @property
     def command(self) -> str:
         how, source = MEASUREMENTS[self.name], self._source
-        words = [str(self.folder), source.data, *_options(source)]
+        words = [str(measured_model(self.folder, self.name)), source.data, *_options(source)]
         words += ["--quality"] * how.quality + ["--crf"] * how.crf
         words += [] if how.cutoff is None else ["--cutoff", f"{how.cutoff:g}"]
+        words += ["--out", str(self.folder)] * how.last
         move = ["mv", str(self.folder / EVALUATION_FILE), str(measurement_file(self.folder, self.name))]
         return f"{shlex.join(['tagseg', 'evaluate', *words])} && {shlex.join(move)}"
 
@@ -86,7 +87,8 @@ class Measuring:
 
     def do(self) -> None:
         how = MEASUREMENTS[self.name]
-        evaluate(self.folder, self._source, quality=how.quality, crf=how.crf, cutoff=how.cutoff, out=self.folder)
+        model = measured_model(self.folder, self.name)
+        evaluate(model, self._source, quality=how.quality, crf=how.crf, cutoff=how.cutoff, out=self.folder)
         (self.folder / EVALUATION_FILE).replace(measurement_file(self.folder, self.name))
 
     @property
