@@ -91,8 +91,9 @@ class GlobalCueInjection(nn.Module):
         if not self.training:
             return maps.amax((2, 3), keepdim=True)  # faster
         # The gradient of `amax` goes to all places that equal it. A compiled network compares values that it has not
-        # rounded with one that it has, finds none, and divides by nothing; so the place is kept.
-        return maps.flatten(2).max(2).values[..., None, None]
+        # rounded with one that it has, finds none, and divides by nothing; so the place is kept. Channels come last, so
+        # that the gradient lies in memory as the maps do.
+        return maps.permute(0, 2, 3, 1).flatten(1, 2).max(1).values[..., None, None]
 
 
 def conv_norm_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
