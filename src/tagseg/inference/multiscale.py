@@ -33,8 +33,9 @@ def merge_scales(
         raise ValueError("masks is empty; give the masks of at least one scale")
     if len(masks) != len(flipped):
         raise ValueError(f"masks and flipped must be of one length, got {len(masks)} and {len(flipped)}")
-    views = ((mask.clone(), mirrored) for mask, mirrored in zip(masks, flipped, strict=True))
-    return merge_views(views, size, count=len(masks), labels=labels, background_power=background_power)
+    return merge_views(
+        zip(masks, flipped, strict=True), size, count=len(masks), labels=labels, background_power=background_power
+    )
 
 
 def merge_views(
@@ -48,7 +49,7 @@ def merge_views(
     """As `merge_scales`, for masks that come one after the other: at full size, all of them would fill a memory.
 
     Args:
-        views: the masks of each scale and flip, to be written over, and whether they are of the mirrored picture.
+        views: the masks of each scale and flip, and whether they are of the mirrored picture.
         size: the picture's height and width.
         count: how many views will come.
         labels: the classes to keep.
@@ -58,7 +59,7 @@ def merge_views(
     for mask, mirrored in views:
         resized = mask if tuple(mask.shape[-2:]) == tuple(size) else _resize(mask, size)
         resized = resized.flip(-1) if mirrored else resized
-        merged = resized.div_(count) if merged is None else merged.add_(resized, alpha=1 / count)
+        merged = resized / count if merged is None else merged.add_(resized, alpha=1 / count)
     assert merged is not None
     background, classes = merged.tensor_split([1], dim=-3)
     background.pow_(background_power)
