@@ -146,6 +146,14 @@ def test_masks_cannot_reach_the_training(photos: Path, tmp_path: Path) -> None:
     assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
 
 
+def test_a_recipe_says_how_its_networks_are_used(photos: Path, tmp_path: Path) -> None:
+    changes = [*SETTINGS, "optimiser.epochs=2", "use.background_power=1"]
+    tagseg.train(source(photos), tmp_path / "run", changes=changes, workers=0)
+    chosen, last = tagseg.load(tmp_path / "run"), tagseg.load(tmp_path / "run" / "checkpoint.safetensors")
+    assert chosen.settings.background_power == last.settings.background_power == 1
+    assert (chosen.settings.chosen_from, last.settings.chosen_from) == ("tags", "paper")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int) -> None:
     """A process is stopped by a signal in the middle; the same command ends with the weights of a run left alone."""

@@ -104,7 +104,9 @@ def train(
     )
     with shared.main_process_first():
         if shared.is_main_process:
-            write_settings(out / MODEL_FILE, tune_on_tags(load(out, device=str(shared.device)), held_out))
+            model = load(out, device=str(shared.device))
+            model.settings = _use(network, settings)
+            write_settings(out / MODEL_FILE, tune_on_tags(model, held_out))
     return load(out, device=str(shared.device))
 
 

@@ -41,7 +41,7 @@ def test_an_interrupted_run_ends_with_the_same_weights_bit_for_bit(tmp_path: Pat
 
 
 def test_a_checkpoint_is_a_model_too(tmp_path: Path) -> None:
-    """The network where the run stands, at its end that of the last epoch; and the run can still go on from it."""
+    """The network where the run stands, at its end that of the last epoch; nothing may overwrite it."""
     file = tmp_path / "run" / CHECKPOINT_FILE
     last, read = run(tmp_path / "run", small_recipe()), tagseg.load_model(file)
     assert all(torch.equal(read.get_parameter(name), value) for name, value in last.named_parameters())

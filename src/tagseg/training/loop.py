@@ -194,7 +194,9 @@ def fit(
                 reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
                 reached |= measure(network) if measure else {}
                 assert journal is not None
-                journal.write("validation", progress.step, epoch=epoch + 1, **reached)
+                journal.write(
+                    "validation", progress.step, epoch=epoch + 1, classification=result.classification, **reached
+                )
                 words = ", ".join(
                     f"{name} {value:{'.3f' if name == 'loss' else '.1f'}}" for name, value in reached.items()
                 )

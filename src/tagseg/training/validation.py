@@ -19,12 +19,14 @@ class Validation:
 
     Attributes:
         loss: the training's own loss.
+        classification: the part of it that is of the tags.
         average_precision: the mean over classes that have pictures with and without them.
         scores: the classes' probabilities, [N, C].
         tags: the true ones, [N, C].
     """
 
     loss: float
+    classification: float
     average_precision: float
     scores: Tensor
     tags: Tensor
@@ -41,7 +43,7 @@ def validate(
     """Measure a network on validation pictures, in evaluation mode; it is left in the mode that it was in."""
     was_training = network.training
     network.eval()
-    total, pictures = 0.0, 0
+    total, classification, pictures = 0.0, 0.0, 0
     scores, tags = [], []
     for batch, wanted in batches:
         batch = batch.to(network.mean.device).float() / 255
@@ -54,12 +56,14 @@ def validate(
                 settings=settings,
             )
         total += losses.total.item() * len(batch)
+        classification += losses.classification.item() * len(batch)
         pictures += len(batch)
         scores.append(losses.scores.float().sigmoid().cpu())
         tags.append(wanted)
     network.train(was_training)
     all_scores, all_tags = torch.cat(scores), torch.cat(tags)
-    return Validation(total / pictures, mean_average_precision(all_scores, all_tags), all_scores, all_tags)
+    precision = mean_average_precision(all_scores, all_tags)
+    return Validation(total / pictures, classification / pictures, precision, all_scores, all_tags)
 
 
 def mean_average_precision(scores: Tensor, tags: Tensor) -> float:
