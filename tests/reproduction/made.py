@@ -33,7 +33,7 @@ def evaluation(name: str, right: int, *, pictures: int = 1149) -> Evaluation:
         without_truth=0,
         settings=settings if how.quality else settings.quick,
         crf=how.crf,
-        model={"name": "run", "method": "single-stage", "backbone": "resnet50"},
+        model={"name": "checkpoint" if how.last else "run", "method": "single-stage", "backbone": "resnet50"},
         seconds=10.0,
         device="a device",
     )

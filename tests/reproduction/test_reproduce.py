@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 import tagseg
 from tagseg.cli import app, main
+from tagseg.inference import write_settings
 from tagseg.reproduction.folder import open_voc
 from tagseg.reproduction.run import reproductions
 from tagseg.reproduction.steps import Measuring
@@ -60,7 +62,7 @@ def test_what_is_done_is_not_done_again(voc: Path, runs: tuple[Path, list[str], 
 def test_a_run_that_was_stopped_before_its_end_goes_on(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     out, first, table = runs
     model = out / "resnet50" / "model.safetensors"
-    tagseg.save_model(tagseg.load_model(model), model)  # as after an epoch: the cut-offs come at the end
+    write_settings(model, replace(tagseg.load(model).settings, chosen_from="paper"))  # as after an epoch
     said: list[str] = []
     assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=said.append) == table
     assert [command for command in said if not command.startswith("#")] == [first[3]]

@@ -62,7 +62,7 @@ def _training(run: Path) -> list[str]:
 
 
 def _chosen(journal: list[dict[str, Any]], after: int) -> str:
-    """The epoch with the lowest loss on the validation tags, of those that train the masks."""
+    """The epoch with the lowest loss on the validation pictures, of those that train the masks."""
     tried = [line for line in journal if line["kind"] == "validation" and line["epoch"] > after]
     return str(min(tried, key=lambda line: line["loss"])["epoch"]) if tried else MISSING
 

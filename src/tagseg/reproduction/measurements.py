@@ -17,7 +17,7 @@ class Measurement:
         quality: the paper's scales and flips instead of one look.
         crf: refine by the dense CRF.
         cutoff: one cut-off for all classes; None for those that suit the validation tags.
-        last: the network after the last epoch, in place of the one with the lowest loss on the validation tags.
+        last: the network after the last epoch, in place of the one with the lowest loss on validation.
     """
 
     pictures: str
@@ -63,12 +63,13 @@ def read_measurement(run: Path, name: str) -> Evaluation | None:
         raise ValueError(f"{path}: is not an evaluation of this version; {_AGAIN}") from error
     paper = InferenceSettings() if wanted.quality else InferenceSettings().quick
     chosen_from = "paper" if wanted.cutoff is not None else "tags"
-    has = (found.settings.scales, found.settings.flip, found.crf, found.settings.chosen_from)
-    if has != (paper.scales, paper.flip, wanted.crf, chosen_from):
+    last = found.model["name"] == Path(CHECKPOINT_FILE).stem
+    has = (found.settings.scales, found.settings.flip, found.crf, found.settings.chosen_from, last)
+    if has != (paper.scales, paper.flip, wanted.crf, chosen_from, wanted.last):
         scales = ", ".join(f"{scale:g}" for scale in found.settings.scales)
         raise ValueError(
             f"{path}: is not what its name says (scales {scales}, flips {_word(found.settings.flip)}, CRF "
-            f"{_word(found.crf)}, cut-offs from {found.settings.chosen_from}); {_AGAIN}"
+            f"{_word(found.crf)}, cut-offs from {found.settings.chosen_from}, model {found.model['name']}); {_AGAIN}"
         )
     return found
 

@@ -164,11 +164,11 @@ def _chosen_and_last(run: str) -> tuple[Cell, ...]:
 
 
 _CHECKPOINT = PaperTable(
-    title="Which epoch: the lowest loss on tags, or the last",
+    title="Which epoch: the lowest validation loss, or the last",
     protocol=PREDICTED_TAGS,
     note=(
-        "Mean IoU. Lowest loss: of the epochs that were tried, the one with the lowest loss on the tags of the val "
-        f"pictures, as in all other tables. {_OURS_ON_VAL}, cut-off .1."
+        "Mean IoU. Lowest loss: of the epochs that were tried, the one with the lowest loss on the val pictures, which "
+        f"needs tags and no masks, as in all other tables. {_OURS_ON_VAL}, cut-off .1."
     ),
     headings=("", "lowest loss", "last epoch", "lowest loss, CRF", "last epoch, CRF"),
     rows=(
