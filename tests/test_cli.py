@@ -158,7 +158,7 @@ def test_a_recipe_says_how_its_networks_are_used(photos: Path, tmp_path: Path) -
 def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int) -> None:
     """A process is stopped by a signal in the middle; the same command ends with the weights of a run left alone."""
     out = tmp_path / "run"
-    settings = [*CHANGES, "--set", "optimiser.epochs=40", "--set", "optimiser.classification_epochs=39"]
+    settings = [*CHANGES, "--set", "optimiser.epochs=12", "--set", "optimiser.classification_epochs=11"]
     command = [sys.executable, "-m", "tagseg", "train", *data_arguments(photos), "--out", str(out), "--workers", "1"]
     command += [*settings, "--checkpoint-steps", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
