@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 import tagseg
+from tagseg._marks import fill_file
 from tagseg.benchmarks.document import filled, read_reports
 from tagseg.benchmarks.plot import plot_growth
 from tagseg.benchmarks.report import Report, measure
@@ -83,3 +84,5 @@ def test_an_unknown_benchmark_is_named() -> None:
 def test_figures_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cpu.json: does not exist; name a folder where tagseg bench --json"):
         filled("<!-- begin cpu pamr -->\n<!-- end -->\n", tmp_path)
+    with pytest.raises(ValueError, match="nowhere.md: does not exist; name a document with marks"):
+        fill_file(tmp_path / "nowhere.md", lambda text: text)

@@ -66,6 +66,9 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> Non
     (tmp_path / "resnet50" / "quality.json").rename(tmp_path / "resnet50" / "quality-crf.json")
     with pytest.raises(ValueError, match="quality-crf.json: is not what its name says .*CRF off.*remove it"):
         table_markdown(TABLES["table-1"], tmp_path)
+    (tmp_path / "resnet50" / "quality-crf.json").rename(tmp_path / "resnet50" / "last.json")
+    with pytest.raises(ValueError, match="last.json: is not what its name says .*model run.*remove it"):
+        table_markdown(TABLES["checkpoint"], tmp_path)
     (tmp_path / "resnet50" / "quality-crf.json").write_text('{"model": {}}')
     with pytest.raises(ValueError, match="quality-crf.json: is not an evaluation of this version; remove it"):
         table_markdown(TABLES["table-1"], tmp_path)

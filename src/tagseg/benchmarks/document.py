@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from tagseg._marks import fill_parts
+from tagseg._marks import fill_file, fill_parts
 from tagseg.benchmarks.report import Report
 from tagseg.benchmarks.show import markdown
 
@@ -34,7 +34,7 @@ def main(results: Path, document: Path) -> None:
     """Fill in a document, and draw how costs grow beside it."""
     from tagseg.benchmarks.plot import plot_growth  # needs matplotlib, which the tables do not
 
-    document.write_text(filled(document.read_text(), results))
+    fill_file(document, lambda text: filled(text, results))
     reports = [report for file in sorted(results.glob("*.json")) for report in read_reports(file)]
     plot_growth(reports, document.with_suffix(".png"))
 

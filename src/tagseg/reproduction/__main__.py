@@ -6,6 +6,7 @@ python -m tagseg.reproduction results docs/results.md
 import sys
 from pathlib import Path
 
+from tagseg._marks import fill_file
 from tagseg.reproduction.document import filled
 
 
@@ -13,9 +14,9 @@ def main() -> None:
     """Fill in a document."""
     if len(sys.argv) != 3:
         sys.exit("usage: python -m tagseg.reproduction RESULTS DOCUMENT")
-    document = Path(sys.argv[2])
+    results, document = map(Path, sys.argv[1:])
     try:
-        document.write_text(filled(document.read_text(), Path(sys.argv[1])))
+        fill_file(document, lambda text: filled(text, results))
     except (ValueError, OSError) as error:
         sys.exit(f"tagseg: {error}")
 
