@@ -45,6 +45,9 @@ def test_a_checkpoint_is_a_model_too(tmp_path: Path) -> None:
     file = tmp_path / "run" / CHECKPOINT_FILE
     last, read = run(tmp_path / "run", small_recipe()), tagseg.load_model(file)
     assert all(torch.equal(read.get_parameter(name), value) for name, value in last.named_parameters())
+    (tmp_path / "run" / MODEL_FILE).unlink()  # as before the epochs that may choose
+    with pytest.raises(ValueError, match=f"holds no {MODEL_FILE}; name .*{CHECKPOINT_FILE} for the run as it stands"):
+        tagseg.load(tmp_path / "run")
     with pytest.raises(ValueError, match=r"a run goes on from this file, so nothing is written to it"):
         write_settings(file, tagseg.load(file).settings)
 

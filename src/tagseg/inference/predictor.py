@@ -14,7 +14,7 @@ from tagseg.inference.prediction import Prediction
 from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
 from tagseg.inference.settings import InferenceSettings, default_settings, read_settings
 from tagseg.inference.stream import Decoded, PredictionStream
-from tagseg.models.files import MODEL_FILE, load_model
+from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model
 from tagseg.models.network import Network
 from tagseg.models.reference import load_reference_checkpoint
 
@@ -44,7 +44,9 @@ def load(
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.is_file():
-            raise ValueError(f"{path}: this folder holds no {MODEL_FILE}; name a run's folder, or a model's file")
+            begun = file.with_name(CHECKPOINT_FILE)
+            what = f"{begun} for the run as it stands" if begun.is_file() else "a run's folder, or a model's file"
+            raise ValueError(f"{path}: this folder holds no {MODEL_FILE}; name {what}")
     if file.suffix == ".safetensors":
         network = load_model(file)
         settings = read_settings(file, network.config)
