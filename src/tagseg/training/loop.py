@@ -190,7 +190,8 @@ def fit(
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
                 torch.backends.cudnn.benchmark = False  # whole pictures have many sizes
                 result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
-                _keep_best(network, result, progress, recipe, epoch + 1, out, notes)
+                if _is_best(result, progress, recipe, epoch + 1):
+                    save_model(network, out / MODEL_FILE, notes=notes)
                 reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
                 reached |= measure(network) if measure else {}
                 assert journal is not None
@@ -225,21 +226,14 @@ def _supervision(recipe: Recipe, epoch: int) -> SupervisionSettings | None:
     return recipe.supervision
 
 
-def _keep_best(
-    network: Network,
-    result: Validation,
-    progress: Progress,
-    recipe: Recipe,
-    epoch: int,
-    out: Path,
-    notes: Mapping[str, str] | None,
-) -> None:
-    """Save the model if its validation loss is the lowest of the epochs that train the masks (all, if none does)."""
+def _is_best(result: Validation, progress: Progress, recipe: Recipe, epoch: int) -> bool:
+    """Note whether the validation loss is the lowest of the epochs that train the masks (all, if none does)."""
     epochs, first = recipe.optimiser.epochs, recipe.optimiser.classification_epochs
     may_choose = recipe.model.method == "cam" or epoch > first or epochs <= first
-    if may_choose and result.loss < progress.best_loss:
+    best = may_choose and result.loss < progress.best_loss
+    if best:
         progress.best_loss, progress.best_epoch = result.loss, epoch
-        save_model(network, out / MODEL_FILE, notes=notes)
+    return best
 
 
 class _Average:
