@@ -42,5 +42,6 @@ def plot_growth(reports: Sequence[Report], file: Path) -> None:
         axes.set_ylabel("milliseconds")
         axes.set_title(f"tagseg bench {what}", loc="left", fontsize=9, fontweight="bold")
         axes.grid(visible=True, which="major", alpha=0.25)
+        axes.margins(y=0.3)  # room for the legend
         axes.legend(fontsize=6.5, frameon=False)
     figure.savefig(file, dpi=110)
