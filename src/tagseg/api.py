@@ -47,7 +47,7 @@ def train(
         out: the run's folder.
         recipe: a recipe's name, or a TOML file.
         changes: settings to change, such as `model.gate=none`.
-        val: tagged pictures that choose the checkpoint; without them, a share of the data is held out.
+        val: tagged pictures to hold out, which choose the cut-offs; without them, a share of the data is.
         skip_bad: go on without pictures that are missing or cannot be read.
         workers: processes that read pictures, for each that trains; by default as many as there are cores, but one.
         checkpoint_steps: steps between checkpoints.
@@ -72,11 +72,12 @@ def train(
         held_out, more = readable(val_source.open(learn.classes, skip_missing=skip_bad), skip_bad=skip_bad)
         bad += more
     if not len(held_out):
-        raise DataError(f"{val_source.data}: too few pictures to choose the checkpoint by; name some with --val")
+        raise DataError(f"{val_source.data}: too few pictures to hold some out; name others with --val")
     if shared.is_main_process:
         unseen = [name for name, count in zip(held_out.classes, held_out.tags.sum(0), strict=True) if not count]
         lack = f"; none of these has {', '.join(unseen)}" if unseen else ""
-        print(f"{len(learn)} pictures teach, {len(held_out)} choose the checkpoint by tags{lack}", file=sys.stderr)
+        chosen = "the cut-offs" if settings.validation.keep == "last" else "the epoch and the cut-offs"
+        print(f"{len(learn)} pictures teach, the tags of {len(held_out)} choose {chosen}{lack}", file=sys.stderr)
     described = {
         "train": {**source.describe(), "pictures": len(learn)},
         "validation": {**val_source.describe(), "pictures": len(held_out)},

@@ -86,7 +86,7 @@ def test_labels_that_are_written_in_several_ways(folder: Path) -> None:
     assert any("1 class (dog,cat) is perhaps of several labels" in line for line in report.warnings)
 
 
-def test_too_few_pictures_to_choose_a_checkpoint_by(folder: Path) -> None:
+def test_too_few_pictures_to_hold_some_out(folder: Path) -> None:
     few = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow"}))
     assert any("every picture is the only one of some class" in line for line in few.problems)
     enough = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "dog"}))

@@ -59,12 +59,19 @@ def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == journal
 
 
-def test_the_chosen_model_has_the_lowest_loss_after_the_classification_epochs(tmp_path: Path) -> None:
+def test_the_model_is_the_network_of_the_last_epoch(tmp_path: Path) -> None:
     run(tmp_path / "run", small_recipe())
+    model, last = (tagseg.load_model(tmp_path / "run" / name) for name in (MODEL_FILE, CHECKPOINT_FILE))
+    assert_equal_weights(model, last)
+
+
+def test_or_the_one_with_the_lowest_loss_after_the_classification_epochs(tmp_path: Path) -> None:
+    lowest = "validation.keep=lowest-loss"
+    run(tmp_path / "run", small_recipe(lowest))
     best = min(range(1, 3), key=lambda epoch: losses(tmp_path / "run")[epoch])
     with pytest.raises(Interrupted):
-        run(tmp_path / "until", small_recipe(), stop_after=4 * (best + 1)) if best < 2 else run(
-            tmp_path / "until", small_recipe("optimiser.epochs=4"), stop_after=12
+        run(tmp_path / "until", small_recipe(lowest), stop_after=4 * (best + 1)) if best < 2 else run(
+            tmp_path / "until", small_recipe(lowest, "optimiser.epochs=4"), stop_after=12
         )
     chosen = tagseg.load_model(tmp_path / "run" / MODEL_FILE)
     assert_equal_weights(chosen, tagseg.load_model(tmp_path / "until" / MODEL_FILE))

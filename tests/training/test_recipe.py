@@ -21,7 +21,8 @@ def test_the_papers_settings() -> None:
     assert (main.optimiser.classification_epochs, main.optimiser.batch, main.optimiser.weight_decay) == (5, 16, 5e-4)
     for name in ("resnet50", "resnet101"):
         assert (Recipe.load(name).pictures.crop, Recipe.load(name).optimiser.lr) == (448, 0.0005)
-    assert Recipe.load("default") == Recipe.load("resnet50")
+    assert all(Recipe.load(name).validation.keep == "lowest-loss" for name in PAPER)
+    assert Recipe.load("default") == Recipe.load("resnet50", ["validation.keep=last"])
 
 
 def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() -> None:

@@ -29,8 +29,7 @@ class CheckReport:
         duplicates: groups of pictures whose files are equal.
         contradictions: those groups whose pictures have different labels.
         shared: pairs of a picture here and an equal one in another split.
-        spare: whether a picture can be held out of training, to choose the checkpoint by, and none of its classes
-            loses its last one.
+        spare: whether a picture can be held out of training, and none of its classes loses its last one.
     """
 
     source: str
@@ -100,8 +99,8 @@ class CheckReport:
             )
         if self.pictures and not self.spare:
             found.append(
-                "every picture is the only one of some class, so none can be held out to choose the checkpoint by; add "
-                "pictures, or name others with --val when you train"
+                "every picture is the only one of some class, so none can be held out of training; add pictures, or "
+                "name others with --val when you train"
             )
         return found
 

@@ -35,10 +35,11 @@ def _section(*content: Markup) -> Markup:
 
 
 def _chosen(run: Run) -> list[str]:
-    rule = "The model that is kept is the one with the lowest validation loss"
+    kept = f": epoch {run.kept_epoch}" if run.kept_epoch else ""
+    if run.recipe.validation.keep == "last":
+        return [f"The model is the network after the latest epoch{kept}."]
     after = "" if run.is_cam or not _phase(run) else " after the epochs that train tags only"
-    kept = f": epoch {run.best_epoch}" if run.best_epoch else ""
-    return [f"{rule}{after}, which needs image tags only{kept}."]
+    return [f"The model is the one with the lowest validation loss{after}, which needs image tags only{kept}."]
 
 
 def _training_charts(run: Run, train: list[dict[str, Any]], per_epoch: float, marks: Marks) -> list[Markup]:
@@ -107,8 +108,8 @@ def _marks(run: Run, train: list[dict[str, Any]], validation: list[dict[str, Any
         last / _steps_per_epoch(validation),
         phase=_phase(run),
         phase_name="shaded: tags only, masks are not trained",
-        chosen=run.best_epoch,
-        chosen_name=f"kept: epoch {run.best_epoch}",
+        chosen=run.kept_epoch,
+        chosen_name=f"kept: epoch {run.kept_epoch}",
     )
 
 

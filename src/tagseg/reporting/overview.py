@@ -55,7 +55,7 @@ def _summary(run: Run) -> str:
         for part, words in (("train", "training"), ("validation", "validation"))
         if isinstance(data.get(part), dict) and isinstance(data[part].get("pictures"), int)
     ]
-    kept = f" (epoch {run.best_epoch} kept)" if run.best_epoch else " (none kept yet)"
+    kept = f" (epoch {run.kept_epoch} kept)" if run.kept_epoch else " (none kept yet)"
     done = max((line["epoch"] for line in run.lines("validation")), default=0)
     epochs = settings.optimiser.epochs
     parts = [

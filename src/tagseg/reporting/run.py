@@ -45,9 +45,9 @@ class Run:
         return not self.is_cam and self.recipe.supervision.refine != "none"
 
     @property
-    def best_epoch(self) -> int | None:
+    def kept_epoch(self) -> int | None:
         """The epoch whose model was kept, counted from 1."""
-        return (self.progress.best_epoch or None) if self.progress else None
+        return (self.progress.kept_epoch or None) if self.progress else None
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
         """The journal's lines of one kind."""

@@ -21,16 +21,16 @@ class Progress:
 
     Attributes:
         step: optimiser steps done.
-        best_loss: the lowest validation loss so far, of those that may choose the checkpoint.
-        best_epoch: the epoch that it was reached in, counted from 1; 0 for none.
+        kept_epoch: the epoch whose network is the run's model, counted from 1; 0 for none yet.
+        kept_loss: its validation loss.
         seconds: time spent training, over all sessions.
         sessions: how often the run was started or went on.
         scale: the loss scale of half precision, if any.
     """
 
     step: int = 0
-    best_loss: float = float("inf")
-    best_epoch: int = 0
+    kept_epoch: int = 0
+    kept_loss: float = float("inf")
     seconds: float = 0.0
     sessions: int = 0
     scale: dict[str, Any] | None = None

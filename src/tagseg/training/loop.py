@@ -63,7 +63,7 @@ def fit(
         network: with its starting weights.
         recipe: the settings.
         train: the pictures to learn from, with their tags.
-        validation: the pictures that choose the checkpoint, by their tags.
+        validation: pictures held out, whose tags say how far the network is.
         out: the run's folder.
         workers: processes that read pictures.
         checkpoint_steps: steps between checkpoints; there is one after every epoch too.
@@ -190,7 +190,7 @@ def fit(
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
                 torch.backends.cudnn.benchmark = False  # whole pictures have many sizes
                 result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
-                if _is_best(result, progress, recipe, epoch + 1):
+                if _is_kept(result, progress, recipe, epoch + 1):
                     save_model(network, out / MODEL_FILE, notes=notes)
                 reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
                 reached |= measure(network) if measure else {}
@@ -226,14 +226,14 @@ def _supervision(recipe: Recipe, epoch: int) -> SupervisionSettings | None:
     return recipe.supervision
 
 
-def _is_best(result: Validation, progress: Progress, recipe: Recipe, epoch: int) -> bool:
-    """Note whether the validation loss is the lowest of the epochs that train the masks (all, if none does)."""
+def _is_kept(result: Validation, progress: Progress, recipe: Recipe, epoch: int) -> bool:
+    """Note whether the network becomes the run's model: only in epochs that train the masks (in all, if none does)."""
     epochs, first = recipe.optimiser.epochs, recipe.optimiser.classification_epochs
-    may_choose = recipe.model.method == "cam" or epoch > first or epochs <= first
-    best = may_choose and result.loss < progress.best_loss
-    if best:
-        progress.best_loss, progress.best_epoch = result.loss, epoch
-    return best
+    may_be = recipe.model.method == "cam" or epoch > first or epochs <= first
+    kept = may_be and (recipe.validation.keep == "last" or result.loss < progress.kept_loss)
+    if kept:
+        progress.kept_loss, progress.kept_epoch = result.loss, epoch
+    return kept
 
 
 class _Average:

@@ -56,7 +56,7 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def write_held_out(run: Path, names: Sequence[str]) -> None:
-    """Note which pictures choose the checkpoint."""
+    """Note which pictures are held out."""
     (run / HELD_OUT).write_text("".join(f"{name}\n" for name in names))
 
 

@@ -1,4 +1,4 @@
-"""Validation on image tags alone: the loss that chooses the checkpoint, and the mean average precision."""
+"""Validation on image tags alone: the loss and the mean average precision."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
