@@ -303,7 +303,7 @@ def test_too_few_pictures_to_hold_any_out(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("image,labels\n" + "".join(f"{i}.png,{tag}\n" for i, tag in enumerate("abc")))
     for i in range(3):
         Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
-    with pytest.raises(tagseg.DataError, match="too few pictures to hold some out; name others with --val"):
+    with pytest.raises(tagseg.DataError, match="no pictures can be held out of training; name some with --val"):
         tagseg.train(tmp_path / "few.csv", tmp_path / "run", changes=SETTINGS, workers=0)
 
 

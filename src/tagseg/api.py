@@ -47,7 +47,8 @@ def train(
         out: the run's folder.
         recipe: a recipe's name, or a TOML file.
         changes: settings to change, such as `model.gate=none`.
-        val: tagged pictures to hold out, which choose the cut-offs; without them, a share of the data is.
+        val: tagged pictures to hold out: their tags choose the cut-offs, and the epoch if `validation.keep` is
+            `lowest-loss`; by default a share of the data.
         skip_bad: go on without pictures that are missing or cannot be read.
         workers: processes that read pictures, for each that trains; by default as many as there are cores, but one.
         checkpoint_steps: steps between checkpoints.
@@ -72,7 +73,7 @@ def train(
         held_out, more = readable(val_source.open(learn.classes, skip_missing=skip_bad), skip_bad=skip_bad)
         bad += more
     if not len(held_out):
-        raise DataError(f"{val_source.data}: too few pictures to hold some out; name others with --val")
+        raise DataError(f"{val_source.data}: no pictures can be held out of training; name some with --val")
     if shared.is_main_process:
         unseen = [name for name, count in zip(held_out.classes, held_out.tags.sum(0), strict=True) if not count]
         lack = f"; none of these has {', '.join(unseen)}" if unseen else ""
@@ -213,7 +214,7 @@ def recipes() -> dict[str, str]:
 
 
 def validation_of(run: str | Path) -> tuple[ImageTags, PixelTruth | None]:
-    """The pictures that chose a run's checkpoint, and their masks where there are any."""
+    """The pictures that a run held out, and their masks where there are any."""
     config = read_config(Path(run))
     source = Source.described(config["data"]["validation"])
     data = source.open(config["classes"], skip_missing=True)

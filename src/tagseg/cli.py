@@ -105,9 +105,7 @@ def train(
     masks: Masks = None,
     separator: Separator = None,
     sbd: Sbd = None,
-    val: Annotated[
-        str | None, typer.Option(help="Tagged pictures to hold out: their tags choose the cut-offs.")
-    ] = None,
+    val: Annotated[str | None, typer.Option(help="Tagged pictures to hold out: their tags choose cut-offs.")] = None,
     val_images: Images = None,
     val_split: Split = None,
     val_masks: Masks = None,

@@ -62,10 +62,11 @@ def test_values_that_are_missing_leave_gaps(run: Path) -> None:
 
 
 def test_cam_shows_its_masks_and_says_so(tmp_path: Path) -> None:
-    cam = train(tmp_path / "cam", "model.method=cam", epochs=1)
+    cam = train(tmp_path / "cam", "model.method=cam", "validation.keep=lowest-loss", epochs=1)
     page = Page(write_report(cam, pictures=VALIDATION, truth=TRUTH, count=2))
     assert page.sections == [name for name in SECTIONS if name != "refinement"]
     assert "It has no refinement and no pseudo labels" in page.text
+    assert "The model is the network of epoch 1, which has the lowest validation loss: that needs" in page.text
     stages = [alt.partition(":")[0].split(", ")[1] for alt in page.pictures]
     assert stages == ["input", "CAM masks", "truth"] * 2
     assert "phase" not in {name for _, attributes in page.elements for name in (attributes.get("class") or "").split()}

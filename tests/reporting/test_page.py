@@ -101,11 +101,13 @@ def test_pixel_metrics_stand_apart(full: Path) -> None:
     text = Page(full).text
     assert text.index("mean average precision") < text.index("Pixel metrics") < text.index("Measured on masks")
     assert "never choose the model" in text
+    assert "classification" not in text[text.index("Pixel metrics") : text.index("Numbers by epoch")]
 
 
 def test_curves_mark_the_kept_epoch_and_the_first_phase(full: Path) -> None:
     page = Page(full)
     assert "kept: epoch 2" in page.text
+    assert "The model is the network after the last epoch that was validated, epoch 2." in page.text
     assert len(page.with_class("phase")) == len(page.with_class("chosen")) == len(page.with_class("chart"))
 
 

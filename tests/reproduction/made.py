@@ -50,10 +50,11 @@ def write_evaluation(results: Path, run: str, name: str, right: int, *, pictures
     (results / run / f"{name}.json").write_text(evaluation(name, right, pictures=pictures).to_json())
 
 
-def write_training(results: Path, run: str) -> None:
+def write_training(results: Path, run: str, *changes: str) -> None:
     """A run of two sessions and 40 steps: 10 pictures a second for its first 10 steps, then 20."""
     (results / run).mkdir(parents=True, exist_ok=True)
-    recipe = Recipe.load(run, ["optimiser.epochs=2", "optimiser.classification_epochs=1", "optimiser.batch=20"])
+    schedule = ("optimiser.epochs=2", "optimiser.classification_epochs=1", "optimiser.batch=20")
+    recipe = Recipe.load(run, [*schedule, *changes])
     config = {"recipe": recipe.model_dump(mode="json"), "classes": list(VOC_CLASSES), "data": {"train": "/a/b.csv"}}
     (results / run / "config.json").write_text(json.dumps(config))
     journal = Journal(results / run)

@@ -89,6 +89,12 @@ def test_costs_come_from_the_journal(tmp_path: Path) -> None:
     assert cells(costs_markdown(tmp_path, RUNS), "resnet50") == expected
 
 
+def test_the_models_epoch_is_the_one_that_was_kept(tmp_path: Path) -> None:
+    for keep, epoch in (("lowest-loss", "1"), ("last", "2")):
+        write_training(tmp_path / keep, "cam-resnet50", f"validation.keep={keep}")
+        assert cells(costs_markdown(tmp_path / keep, RUNS), "cam-resnet50")[1] == epoch
+
+
 def test_publishing_keeps_numbers_and_no_folder_of_the_machine(tmp_path: Path) -> None:
     write_training(tmp_path / "runs", "resnet50")
     write_evaluation(tmp_path / "runs", "resnet50", "quality", 60)

@@ -45,7 +45,7 @@ def test_a_checkpoint_is_a_model_too(tmp_path: Path) -> None:
     file = tmp_path / "run" / CHECKPOINT_FILE
     last, read = run(tmp_path / "run", small_recipe()), tagseg.load_model(file)
     assert all(torch.equal(read.get_parameter(name), value) for name, value in last.named_parameters())
-    (tmp_path / "run" / MODEL_FILE).unlink()  # as before the epochs that may choose
+    (tmp_path / "run" / MODEL_FILE).unlink()  # as before the first epoch that trains masks
     with pytest.raises(ValueError, match=f"holds no {MODEL_FILE}; name .*{CHECKPOINT_FILE} for the run as it stands"):
         tagseg.load(tmp_path / "run")
     with pytest.raises(ValueError, match=r"a run goes on from this file, so nothing is written to it"):
@@ -65,7 +65,7 @@ def test_the_model_is_the_network_of_the_last_epoch(tmp_path: Path) -> None:
     assert_equal_weights(model, last)
 
 
-def test_or_the_one_with_the_lowest_loss_after_the_classification_epochs(tmp_path: Path) -> None:
+def test_lowest_loss_keeps_the_best_epoch_that_trains_masks(tmp_path: Path) -> None:
     lowest = "validation.keep=lowest-loss"
     run(tmp_path / "run", small_recipe(lowest))
     best = min(range(1, 3), key=lambda epoch: losses(tmp_path / "run")[epoch])

@@ -1,4 +1,4 @@
-"""Decoded pictures kept as plain arrays in files: decoding takes several times as long as all else a worker does.
+"""Decoded pictures kept as plain arrays in files, so that an epoch after the first decodes nothing.
 
 The operating system holds the files in memory while there is room, for all workers and processes together.
 """

@@ -5,10 +5,10 @@ from typing import Any
 
 from tagseg.reporting.lines import COLOURS, Line, Marks, line_chart
 from tagseg.reporting.markup import Markup, element
-from tagseg.reporting.run import Run
+from tagseg.reporting.run import NO_MODEL_YET, Run
 from tagseg.reporting.tables import table
 
-_TAG_METRICS = ("loss", "mAP")
+_TAG_METRICS = ("loss", "classification", "mAP")
 _NO_METRICS = ("kind", "step", "epoch", *_TAG_METRICS)
 
 
@@ -24,7 +24,7 @@ def curves(run: Run) -> Markup:
         return _section(element("div", *charts, class_="charts"))
     charts += _tag_charts(run, validation, per_epoch, marks)
     pixel = sorted({key for line in validation for key in line} - set(_NO_METRICS))
-    content = [element("p", *_chosen(run), class_="lead"), element("div", *charts, class_="charts")]
+    content = [element("p", _kept(run), class_="lead"), element("div", *charts, class_="charts")]
     if pixel:
         content += _pixel_charts(validation, pixel, per_epoch, marks)
     return _section(*content, _numbers(validation, pixel))
@@ -34,12 +34,16 @@ def _section(*content: Markup) -> Markup:
     return element("section", element("h2", "Curves"), *content, id="curves")
 
 
-def _chosen(run: Run) -> list[str]:
-    kept = f": epoch {run.kept_epoch}" if run.kept_epoch else ""
+def _kept(run: Run) -> str:
+    if not run.kept_epoch:
+        return NO_MODEL_YET
     if run.recipe.validation.keep == "last":
-        return [f"The model is the network after the latest epoch{kept}."]
-    after = "" if run.is_cam or not _phase(run) else " after the epochs that train tags only"
-    return [f"The model is the one with the lowest validation loss{after}, which needs image tags only{kept}."]
+        return f"The model is the network after the last epoch that was validated, epoch {run.kept_epoch}."
+    after = f" after epoch {_phase(run)}" if _phase(run) else ""
+    return (
+        f"The model is the network of epoch {run.kept_epoch}, which has the lowest validation loss{after}: that needs "
+        "image tags only."
+    )
 
 
 def _training_charts(run: Run, train: list[dict[str, Any]], per_epoch: float, marks: Marks) -> list[Markup]:

@@ -10,7 +10,7 @@ from tagseg.data.dataset import ImageTags, Pixels
 from tagseg.data.truth import IGNORE as NOT_JUDGED, PixelTruth
 from tagseg.reporting.images import as_jpeg, colours, paint, side_for, small_copy
 from tagseg.reporting.markup import Markup, element, percent
-from tagseg.reporting.run import Run
+from tagseg.reporting.run import NO_MODEL_YET, Run
 from tagseg.reporting.stages import Labels, Stages, by_iteration, classes_at, evenly_spaced, stages_of
 from tagseg.training.pseudo import IGNORE
 
@@ -31,7 +31,7 @@ class _Column:
 def gallery(run: Run, pictures: ImageTags | None, truth: PixelTruth | None, count: int) -> list[Markup]:
     """Both sections of pictures, or a sentence that says why there are none."""
     if run.predictor is None:
-        return [_section(element("p", "There is no model yet: the first one is kept when an epoch has ended."))]
+        return [_section(element("p", NO_MODEL_YET))]
     if pictures is None or len(pictures) == 0:
         return [_section(element("p", "No pictures were given to show."))]
     shown = [stages_of(run, pictures, index) for index in evenly_spaced(pictures.names, count)]

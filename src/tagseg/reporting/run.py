@@ -11,6 +11,8 @@ from tagseg.training.journal import read_journal
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
+NO_MODEL_YET = "There is no model yet: the first one is kept when an epoch that trains masks has ended."
+
 
 @dataclass(frozen=True)
 class Run:
@@ -23,7 +25,7 @@ class Run:
         classes: the class names, without background.
         journal: the lines of metrics.jsonl.
         progress: where the training stands; None before the first checkpoint.
-        predictor: the model that was kept; None before the first epoch has ended.
+        predictor: the model that was kept; None before an epoch that trains masks has ended.
     """
 
     folder: Path

@@ -52,7 +52,7 @@ def _training(run: Path) -> list[str]:
     memory = [line["gpu_gib"] for line in steps if "gpu_gib" in line]
     return [
         f"{steps[-1]['epoch']} of {recipe.optimiser.epochs}",
-        _chosen(journal, 0 if recipe.model.method == "cam" else first),
+        _model_epoch(journal, 0 if recipe.model.method == "cam" else first, recipe.validation.keep),
         str(sum(line["kind"] == "session" for line in journal)),
         f"{_seconds(journal, recipe.optimiser.batch) / 60:.1f}",
         _speed(line["pictures_per_second"] for line in steps if line["epoch"] <= first),
@@ -61,10 +61,12 @@ def _training(run: Path) -> list[str]:
     ]
 
 
-def _chosen(journal: list[dict[str, Any]], after: int) -> str:
-    """The epoch with the lowest loss on the validation pictures, of those that train the masks."""
+def _model_epoch(journal: list[dict[str, Any]], after: int, keep: str) -> str:
+    """The epoch that was kept, of those that train the masks."""
     tried = [line for line in journal if line["kind"] == "validation" and line["epoch"] > after]
-    return str(min(tried, key=lambda line: line["loss"])["epoch"]) if tried else MISSING
+    if not tried:
+        return MISSING
+    return str((tried[-1] if keep == "last" else min(tried, key=lambda line: line["loss"]))["epoch"])
 
 
 def _seconds(journal: list[dict[str, Any]], batch: int) -> float:

@@ -190,7 +190,8 @@ def fit(
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
                 torch.backends.cudnn.benchmark = False  # whole pictures have many sizes
                 result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
-                if _is_kept(result, progress, recipe, epoch + 1):
+                if _becomes_the_model(result, progress, recipe, epoch + 1):
+                    progress.kept_epoch, progress.kept_loss = epoch + 1, result.loss
                     save_model(network, out / MODEL_FILE, notes=notes)
                 reached = {"loss": result.loss, "mAP": 100 * result.average_precision}
                 reached |= measure(network) if measure else {}
@@ -226,14 +227,12 @@ def _supervision(recipe: Recipe, epoch: int) -> SupervisionSettings | None:
     return recipe.supervision
 
 
-def _is_kept(result: Validation, progress: Progress, recipe: Recipe, epoch: int) -> bool:
-    """Note whether the network becomes the run's model: only in epochs that train the masks (in all, if none does)."""
+def _becomes_the_model(result: Validation, progress: Progress, recipe: Recipe, epoch: int) -> bool:
+    """Only an epoch that trains the masks is kept (any, if none does)."""
     epochs, first = recipe.optimiser.epochs, recipe.optimiser.classification_epochs
-    may_be = recipe.model.method == "cam" or epoch > first or epochs <= first
-    kept = may_be and (recipe.validation.keep == "last" or result.loss < progress.kept_loss)
-    if kept:
-        progress.kept_loss, progress.kept_epoch = result.loss, epoch
-    return kept
+    if recipe.model.method != "cam" and epoch <= first < epochs:
+        return False
+    return recipe.validation.keep == "last" or result.loss < progress.kept_loss
 
 
 class _Average:

@@ -123,12 +123,12 @@ class SupervisionSettings(_Section):
 
 
 class ValidationSettings(_Section):
-    """What is held out of training, and what becomes the model: tags decide, never masks."""
+    """What is held out of training, and which epoch's network becomes the model; masks have no say."""
 
     share: float = Field(default=0.1, gt=0, lt=1)
     """How many of the pictures are held out, where --val names none."""
     keep: Literal["last", "lowest-loss"] = "last"
-    """The epoch whose network is the run's model: the last, or the one with the lowest loss on pictures held out."""
+    """The epoch whose network is the model: last, or lowest-loss, the one with the lowest loss on pictures held out."""
     every: int = Field(default=1, ge=1)
     """Epochs between validations."""
     batch: int = Field(default=16, ge=1)
