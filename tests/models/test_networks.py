@@ -83,6 +83,7 @@ def test_save_and_load(model: Network, tmp_path: Path) -> None:
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("model", [tagseg.build_model], ids=["method"], indirect=True)  # what CAM has is a part of it
 def test_compiles_as_one_graph(model: Network) -> None:
     pictures = torch.randn(1, 3, 33, 47)
     torch.compiler.reset()

@@ -131,29 +131,27 @@ run(Path(sys.argv[1]), small_recipe(*sys.argv[2:]), quiet=True)
 
 def test_two_processes_follow_the_losses_of_one(tmp_path: Path) -> None:
     """With what is random per process (gate, dropout) off and batch norms at rest."""
+    settings = ["model.gate=deterministic", "optimiser.classification_epochs=0"]
+    run(tmp_path / "one", small_recipe(*settings), quiet=True)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    settings = ["model.gate=deterministic", "optimiser.classification_epochs=0"]
-    for processes in (1, 2):
-        out = tmp_path / f"run{processes}"
-        out.mkdir()
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
-        result = subprocess.run(
-            [*command, str(script), str(out), *settings],
-            env={
-                **os.environ,
-                "ACCELERATE_USE_CPU": "true",
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-                "OMP_NUM_THREADS": "1",
-            },
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert result.returncode == 0, result.stderr[-2000:]
-    assert [read_journal(tmp_path / f"run{n}")[0]["processes"] for n in (1, 2)] == [1, 2]
-    assert losses(tmp_path / "run2") == pytest.approx(losses(tmp_path / "run1"), rel=1e-4)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    result = subprocess.run(
+        [*command, str(script), str(tmp_path / "two"), *settings],
+        env={
+            **os.environ,
+            "ACCELERATE_USE_CPU": "true",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert [read_journal(tmp_path / name)[0]["processes"] for name in ("one", "two")] == [1, 2]
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
 def test_metrics_are_plain_json_lines(tmp_path: Path) -> None:
