@@ -83,8 +83,18 @@ def test_save_and_load(model: Network, tmp_path: Path) -> None:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("model", [tagseg.build_model], ids=["method"], indirect=True)  # what CAM has is a part of it
+@pytest.mark.parametrize("model", [tagseg.build_model], ids=["method"], indirect=True)
 def test_compiles_as_one_graph(model: Network) -> None:
+    assert_compiles_as_one_graph(model)
+
+
+@torch.inference_mode()
+def test_cam_compiles_as_one_graph() -> None:
+    """On one backbone: what is its own is behind the backbone."""
+    assert_compiles_as_one_graph(tagseg.build_cam("resnet18", CLASSES).eval())
+
+
+def assert_compiles_as_one_graph(model: Network) -> None:
     pictures = torch.randn(1, 3, 33, 47)
     torch.compiler.reset()
     compiled = torch.compile(model, backend="eager", fullgraph=True)

@@ -11,7 +11,7 @@ from tagseg.training.journal import read_journal
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
-NO_MODEL_YET = "There is no model yet: the first one is kept when an epoch that trains masks has ended."
+NO_MODEL_YET = "There is no model yet: an epoch that can be kept has to end first."
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Run:
         classes: the class names, without background.
         journal: the lines of metrics.jsonl.
         progress: where the training stands; None before the first checkpoint.
-        predictor: the model that was kept; None before an epoch that trains masks has ended.
+        predictor: the model that was kept; None before an epoch that can be kept has ended.
     """
 
     folder: Path
