@@ -1,9 +1,11 @@
-"""Whether Triton kernels can run."""
+"""Whether Triton kernels can run, and how they are started."""
 
 import os
 import shutil
+from collections.abc import Hashable, Sequence
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +21,38 @@ def triton_is_here() -> bool:
     """Whether Triton is installed, which torch does on Linux, with the C compiler that it needs at run time."""
     compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
     return find_spec("triton") is not None and any(name and shutil.which(name) for name in compilers)
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    arguments: Sequence[object],
+    kept: dict[Hashable, Any],
+    form: Hashable,
+    **options: object,
+) -> None:
+    """Start a Triton kernel on the current GPU.
+
+    To find the compiled kernel that fits all arguments takes Triton longer than a small one runs: it is kept.
+
+    Args:
+        kernel: what `triton.jit` made.
+        grid: how many programs there are along each axis.
+        arguments: all that the kernel takes, in its order.
+        kept: the compiled kernels of earlier calls; this one is put there.
+        form: whatever of the arguments Triton compiles for and differs between calls that share `kept`.
+        options: those of the compilation, such as `num_warps`.
+    """
+    compiled = kept.get(form)
+    if compiled is None:
+        kept[form] = kernel[grid](*arguments, **options)
+    else:
+        compiled[grid](*arguments)
+
+
+def alignment(*tensors: Tensor | None) -> tuple[bool | None, ...]:
+    """Whether each tensor begins where wide loads can, which Triton compiles for, as for one that is missing."""
+    return tuple(None if tensor is None else tensor.data_ptr() % 16 == 0 for tensor in tensors)
 
 
 def can_compile(device: torch.device) -> bool:

@@ -8,6 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tagseg._kernels import alignment, launch
+
 if TYPE_CHECKING:
     from tagseg.inference.unplanned import Unplanned
 
@@ -19,7 +21,6 @@ _ENOUGH = 128  # programs, for about as many processors
 _STAGES, _BYTES = 3, 128  # how many loads are under way, and of how many bytes of each pixel
 _DEPTHWISE = (32, 64)
 _FAR = 2**31  # values; to tell so many apart takes more than 32 bits
-_ALIGNED = 16  # bytes; Triton compiles anew for what begins elsewhere
 
 
 def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
@@ -59,17 +60,9 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
         own = conv.pointwise, even, _precision(x.device), rows, columns, step
         kernel, options = _convolve, {"num_warps": warps, "num_stages": _STAGES}
     grid = _parts(pixels, rows), _parts(outputs, columns), 1
-    # To find the compiled kernel that fits all arguments takes Triton longer than a small convolution: it is kept.
-    form = rows, columns, part is None, limit, wide
-    aligned = x.data_ptr() % _ALIGNED == 0 and (part is None or part.data_ptr() % _ALIGNED == 0)
-    compiled = conv.compiled.get(form) if aligned else None
+    form = rows, columns, limit, wide, alignment(x, part)
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
-        if compiled is not None:
-            compiled[grid](*common, *own)
-        else:
-            compiled = kernel[grid](*common, *own, **options)
-            if aligned:
-                conv.compiled[form] = compiled
+        launch(kernel, grid, (*common, *own), conv.compiled, form, **options)
     if added is None or part is not None:
         return result
     return conv.activate(result + added)  # one of the two is spread over the other's map

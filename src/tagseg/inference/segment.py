@@ -96,8 +96,8 @@ def _apart(best: Tensor, finish: Callable[[Tensor], Found]) -> Callable[[], Foun
 
 @cache
 def _finishing_stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all predictors of a GPU: each stream keeps memory."""
-    return torch.cuda.Stream(device)
+    """One for all predictors of a GPU: each stream keeps memory. Its small kernels need not wait for the network's."""
+    return torch.cuda.Stream(device, priority=-1)
 
 
 @torch.inference_mode()
@@ -120,16 +120,16 @@ def _finish(
     parts = _within_memory(list(wanted), grid)
     dtype = np.uint8 if best.shape[1] <= 255 else np.uint16
     rows = [_rows(part, pictures.device) for part in parts]
-    canvases = [Canvas(grid, planes.clamp(min=0), dtype=dtype, keep_planes=keep_planes) for _, planes in rows]
+    canvases = [Canvas(grid, planes.clamp(min=0), dtype=dtype, keep_planes=keep_planes) for _, planes, _ in rows]
     for tile in grid if parts else ():
         pixels = _crop(pictures, tile)
         found = remembered.get(tile) or look_at(pixels)
-        for part, (places, planes), canvas in zip(parts, rows, canvases, strict=True):
+        for (places, planes, present), canvas in zip(rows, canvases, strict=True):
             merged = found.merge(places, planes)
             # The background alone has no border to refine.
-            some = [row for row, (_, kept) in enumerate(part) if kept and crf]
+            some = present[:, 1:].any(1).nonzero().flatten().tolist() if crf else []
             if some:
-                merged[some] = dense_crf(pixels[places[some]], merged[some], present=planes[some] >= 0)
+                merged[some] = dense_crf(pixels[places[some]], merged[some], present=present[some])
             canvas.add(merged)
 
     results = {
@@ -156,11 +156,11 @@ def _within_memory(wanted: list[_Wanted], grid: Grid) -> list[list[_Wanted]]:
     return [wanted[start : start + most] for start in range(0, len(wanted), most)]
 
 
-def _rows(part: list[_Wanted], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The pictures, [R], and their planes as `Look.merge` takes them, [R, 1 + K]."""
+def _rows(part: list[_Wanted], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The pictures, [R], and their planes as `Look.merge` takes them, [R, 1 + K]; and, on the CPU, which there are."""
     longest = max(len(kept) for _, kept in part)
-    planes = [[0, *(k + 1 for k in kept), *[-1] * (longest - len(kept))] for _, kept in part]
-    return torch.tensor([place for place, _ in part], device=device), torch.tensor(planes, device=device)
+    planes = torch.tensor([[0, *(k + 1 for k in kept), *[-1] * (longest - len(kept))] for _, kept in part])
+    return torch.tensor([place for place, _ in part], device=device), planes.to(device), planes >= 0
 
 
 def _crop(pictures: Tensor, tile: tuple[Span, Span]) -> Tensor:

@@ -5,14 +5,22 @@ taken in a fixed order, so the same input gives the same bits. The number of cha
 tensors have to be on the current GPU: Triton starts kernels there.
 """
 
+from collections.abc import Hashable
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from tagseg._kernels import alignment, launch
 
 # Numbers that a program holds at once.
 _TILE = 1024
 # Entries of a row that a program reads at once: of many entries, and of few.
 _MANY, _FEW = 32, 4
+# Compiled kernels, by what they were compiled for.
+_compiled_equal: dict[Hashable, Any] = {}
+_compiled_ragged: dict[Hashable, Any] = {}
 
 
 def equal_rows_product(columns: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
@@ -51,9 +59,9 @@ def _equal_rows_product(
     out = dense.new_empty(rows, channels)
     block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
-    _equal_rows[(-(-rows // block),)](
-        columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
-    )
+    arguments = columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
+    form = dense.get_device(), entries, channels, alignment(dense, scores, copies)
+    launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
     return out
 
 
@@ -63,7 +71,9 @@ def _ragged_rows_product(
     rows, channels = len(starts), dense.shape[1]
     out = dense.new_empty(rows, channels)
     block = max(_TILE // (channels * at_once), 1)
-    _ragged_rows[(-(-rows // block),)](columns, starts, weights, dense, out, rows, entries, channels, at_once, block)
+    arguments = columns, starts, weights, dense, out, rows, entries, channels, at_once, block
+    form = dense.get_device(), channels, at_once, alignment(columns, starts, weights, dense)
+    launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
     return out
 
 

@@ -20,7 +20,7 @@ from tagseg.refine._sparse import EqualRows
 from tagseg.refine.lattice import Lattice, add, build_lattice, repeat, with_axes
 
 # Pixels that are computed together: what keeps a GPU busy, at about 400 bytes each, and what stays near a CPU's caches.
-_MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**21, 2**16
+_MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**22, 2**16
 # Pixels of the largest picture whose Gaussian lattice is kept, at about 60 bytes each.
 _MOST_PIXELS_KEPT = 2**20
 
