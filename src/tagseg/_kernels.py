@@ -50,9 +50,12 @@ def launch(
         compiled[grid](*arguments)
 
 
-def alignment(*tensors: Tensor | None) -> tuple[bool | None, ...]:
-    """Whether each tensor begins where wide loads can, which Triton compiles for, as for one that is missing."""
-    return tuple(None if tensor is None else tensor.data_ptr() % 16 == 0 for tensor in tensors)
+def traits(*tensors: Tensor | None) -> tuple[object, ...]:
+    """What Triton compiles for: a tensor's type, whether it is aligned and 32 bits reach its end, or None."""
+    return tuple(
+        None if tensor is None else (tensor.dtype, tensor.data_ptr() % 16 == 0, tensor.nbytes < 2**31)
+        for tensor in tensors
+    )
 
 
 def can_compile(device: torch.device) -> bool:

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tagseg._kernels import alignment, launch
+from tagseg._kernels import launch, traits
 
 # Numbers that a program holds at once.
 _TILE = 1024
@@ -60,7 +60,7 @@ def _equal_rows_product(
     block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
     arguments = columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
-    form = dense.get_device(), entries, channels, alignment(dense, scores, copies)
+    form = dense.get_device(), entries, channels, block, traits(columns, weights, dense, scores, copies, out)
     launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
     return out
 
@@ -72,7 +72,7 @@ def _ragged_rows_product(
     out = dense.new_empty(rows, channels)
     block = max(_TILE // (channels * at_once), 1)
     arguments = columns, starts, weights, dense, out, rows, entries, channels, at_once, block
-    form = dense.get_device(), channels, at_once, alignment(columns, starts, weights, dense)
+    form = dense.get_device(), channels, at_once, block, traits(columns, starts, weights, dense, out)
     launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
     return out
 
