@@ -61,10 +61,16 @@ def write_training(results: Path, run: str, *changes: str) -> None:
     journal.write("session", 0, session=1)
     journal.write("train", 10, epoch=1, pictures_per_second=10.0, gpu_gib=3.0)
     journal.write("train", 20, epoch=1, pictures_per_second=20.0, gpu_gib=3.5)
-    journal.write("validation", 20, epoch=1, loss=1.0)
+    journal.write("validation", 20, epoch=1, loss=1.0, **_masks(30.0))
     journal.write("session", 30, session=2)  # ten steps went by after the last line and before the checkpoint
     journal.write("train", 40, epoch=2, pictures_per_second=20.0, gpu_gib=2.5)
-    journal.write("validation", 40, epoch=2, loss=1.5)  # higher than before, but masks have been trained
+    journal.write(
+        "validation", 40, epoch=2, loss=1.5, **_masks(40.0)
+    )  # higher than before, but masks have been trained
+
+
+def _masks(iou: float) -> dict[str, float]:
+    return {"mIoU predicted-tags": iou, "mIoU true-tags": iou + 10}
 
 
 def write_packed_shapes(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from tagseg.inference.predictor import DEFAULT_FOLDER
 from tagseg.reproduction.__main__ import main
 from tagseg.reproduction.costs import costs_markdown
 from tagseg.reproduction.document import filled
+from tagseg.reproduction.epochs import epochs_markdown
 from tagseg.reproduction.markdown import table_markdown
 from tagseg.reproduction.measurements import MEASUREMENTS
 from tagseg.reproduction.paper import RUNS, TABLES
@@ -29,7 +30,7 @@ def test_the_documents_are_what_the_script_makes() -> None:
     documents = [(ROOT / "docs" / "results.md").read_text(), (DEFAULT_FOLDER / "README.md").read_text()]
     for document in documents:
         assert filled(document, ROOT / "results") == document
-    assert all(f"<!-- begin {name} -->" in "".join(documents) for name in [*TABLES, "costs"])
+    assert all(f"<!-- begin {name} -->" in "".join(documents) for name in [*TABLES, "costs", "epochs"])
 
 
 def test_every_run_has_a_recipe_and_every_row_a_cell_for_each_heading() -> None:
@@ -93,6 +94,17 @@ def test_the_models_epoch_is_the_one_that_was_kept(tmp_path: Path) -> None:
     for keep, epoch in (("lowest-loss", "1"), ("last", "2")):
         write_training(tmp_path / keep, "cam-resnet50", f"validation.keep={keep}")
         assert cells(costs_markdown(tmp_path / keep, RUNS), "cam-resnet50")[1] == epoch
+
+
+def test_epochs_come_from_the_journal(tmp_path: Path) -> None:
+    write_training(tmp_path, "resnet50")
+    write_training(tmp_path, "cam-resnet50")
+    markdown = " ".join(epochs_markdown(tmp_path, RUNS).split())
+    assert "| resnet50 | 1, 2 | 1.000, 1.500 | 30.0, 40.0 | 40.0, 50.0 |" in markdown
+    assert "| vgg16 | - | - | - | - |" in markdown
+    # The method's first epoch trains no masks, so its second has the lowest loss of those that may be kept.
+    assert "Of 2 runs" in markdown
+    assert "best masks in 2 under predicted tags and in 2 under true tags, and the lowest loss in 1." in markdown
 
 
 def test_publishing_keeps_numbers_and_no_folder_of_the_machine(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tagseg.reproduction.epochs import that_may_be_kept
 from tagseg.reproduction.markdown import MISSING, as_markdown, wrapped
 from tagseg.reproduction.measurements import read_measurement
 from tagseg.training.journal import read_journal
@@ -52,7 +53,7 @@ def _training(run: Path) -> list[str]:
     memory = [line["gpu_gib"] for line in steps if "gpu_gib" in line]
     return [
         f"{steps[-1]['epoch']} of {recipe.optimiser.epochs}",
-        _model_epoch(journal, 0 if recipe.model.method == "cam" else first, recipe.validation.keep),
+        _model_epoch(that_may_be_kept(journal, recipe), recipe.validation.keep),
         str(sum(line["kind"] == "session" for line in journal)),
         f"{_seconds(journal, recipe.optimiser.batch) / 60:.1f}",
         _speed(line["pictures_per_second"] for line in steps if line["epoch"] <= first),
@@ -61,9 +62,8 @@ def _training(run: Path) -> list[str]:
     ]
 
 
-def _model_epoch(journal: list[dict[str, Any]], after: int, keep: str) -> str:
-    """The epoch that was kept, of those that train the masks."""
-    tried = [line for line in journal if line["kind"] == "validation" and line["epoch"] > after]
+def _model_epoch(tried: list[dict[str, Any]], keep: str) -> str:
+    """The epoch that was kept, of those that may be."""
     if not tried:
         return MISSING
     return str((tried[-1] if keep == "last" else min(tried, key=lambda line: line["loss"]))["epoch"])

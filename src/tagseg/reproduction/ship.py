@@ -35,7 +35,7 @@ def ship(run: Path, target: Path = DEFAULT_FOLDER) -> None:
 
 def main() -> None:
     """Ship a run."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: python -m tagseg.reproduction.ship RUN")
     try:
         ship(Path(sys.argv[1]))
