@@ -32,12 +32,13 @@ class Work(TorchDispatchMode):
         return result
 
 
-def work_of(height: int, width: int, *, active: int, classes: int, iterations: int = 10) -> Work:
+def work_of(height: int, width: int, *, active: int, classes: int, iterations: int = 10, batch: int = 1) -> Work:
     image, probs = random_case(0, height, width, active)
     padded = torch.cat([probs, torch.zeros(classes - active, height, width)])
+    images, planes = image.expand(batch, -1, -1, -1), padded.expand(batch, -1, -1, -1)
     work = Work()
     with work:
-        dense_crf(image, padded, iterations=iterations)
+        dense_crf(images, planes, iterations=iterations)
     return work
 
 
@@ -65,6 +66,7 @@ def test_a_lattice_is_built_in_few_operations() -> None:
     """A GPU waits for each to be started: on one picture that takes longer than computing it."""
     work_of(22, 40, active=3, classes=3)
     assert work_of(22, 40, active=3, classes=3, iterations=0).operations <= 230
+    assert work_of(22, 40, active=3, classes=3, iterations=0, batch=16).operations <= 270
 
 
 @pytest.mark.parametrize(("classes", "iterations"), [(21, 2), (21, 20), (81, 2)])

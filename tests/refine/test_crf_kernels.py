@@ -71,6 +71,20 @@ def test_pieces_of_a_matrix_above_another() -> None:
     torch.testing.assert_close(product, torch.cat([matrix @ dense for matrix in matrices]))
 
 
+def test_pieces_of_copies_along_the_diagonal() -> None:
+    """As if each copy were cut and put below the one before."""
+    matrix = skewed_rows(50)
+    whole = replace(matrix, pieces=cut(matrix))
+    copies = whole.repeated(3, 50)
+    below = [replace(whole, columns=whole.columns + 50 * n) for n in range(3)]
+    expected = below[0].above(below[1]).above(below[2])
+    for field in ("columns", "starts", "weights"):
+        assert torch.equal(getattr(copies, field), getattr(expected, field)), field
+    assert copies.pieces is not None
+    assert expected.pieces is not None
+    assert all(torch.equal(*pair) for pair in zip(copies.pieces, expected.pieces, strict=True))
+
+
 @every_number_of_channels
 def test_softmax_of_product(channels: int) -> None:
     """The second of two pictures has fewer classes than slots, and a slot that stands for three classes."""

@@ -71,6 +71,27 @@ class SparseRows:
             pieces = torch.cat([cuts, other_cuts + entries]), torch.cat([firsts, other_firsts + len(cuts)])
         return SparseRows(columns, starts, torch.cat([self.weights, other.weights]), pieces)
 
+    def repeated(self, times: int, columns: int) -> "SparseRows":
+        """The matrix of so many copies of this one along its diagonal, each of so many columns."""
+        entries = len(self.columns)
+        pieces = None
+        if self.pieces:
+            cuts, firsts = self.pieces
+            pieces = shifted(cuts, times, entries), shifted(firsts, times, len(cuts))
+        return SparseRows(
+            shifted(self.columns, times, columns),
+            shifted(self.starts, times, entries),
+            self.weights.repeat(times),
+            pieces,
+        )
+
+
+def shifted(indices: Tensor, times: int, step: int, *, dim: int = 0) -> Tensor:
+    """So many copies of indices one after another along a dimension, each larger than the last by a step."""
+    shifts = torch.arange(0, times * step, step, device=indices.device, dtype=indices.dtype)
+    copies = indices.unsqueeze(dim) + shifts.view(-1, *[1] * (indices.dim() - dim))
+    return copies.flatten(dim, dim + 1)
+
 
 def cut_into_pieces(starts: Tensor, entries: int) -> tuple[Tensor, Tensor]:
     """The position of every piece's first entry, and every row's first piece, both int32.

@@ -7,7 +7,7 @@ alone, so each is a sparse matrix that is built once and then applied to any num
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from math import prod
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tagseg._kernels import triton_runs
 from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex, to_device
-from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces
+from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces, shifted
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,12 @@ def repeat(lattice: Lattice, pictures: int) -> Lattice:
     """The lattice that filters each of several pictures as this one filters a single picture."""
     if pictures == 1:
         return lattice
-    splat, blurs, read = lattice.splat, lattice.blurs, lattice.slice
-    points, pixels = len(splat.starts), len(read.columns)
-
-    def shifted(indices: Tensor, step: int, dim: int = 0) -> Tensor:
-        return torch.cat([indices + picture * step for picture in range(pictures)], dim)
-
+    blurs, read = lattice.blurs, lattice.slice
+    points, pixels = len(lattice.splat.starts), len(read.columns)
     return Lattice(
-        reduce(SparseRows.above, [replace(splat, columns=splat.columns + n * pixels) for n in range(pictures)]),
-        EqualRows(shifted(blurs.columns, points, 1), blurs.weights.repeat(1, pictures, 1)),
-        EqualRows(shifted(read.columns, points), read.weights.repeat(pictures, 1)),
+        lattice.splat.repeated(pictures, pixels),
+        EqualRows(shifted(blurs.columns, pictures, points, dim=1), blurs.weights.repeat(1, pictures, 1)),
+        EqualRows(shifted(read.columns, pictures, points), read.weights.repeat(pictures, 1)),
     )
 
 
