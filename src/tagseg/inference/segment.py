@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tagseg._device import to_device
 from tagseg.inference.tiles import Canvas, Grid, Mask, Span
 from tagseg.inference.views import Look
 from tagseg.refine.crf import dense_crf
@@ -126,11 +127,7 @@ def _finish(
         found = remembered.get(tile) or look_at(pixels)
         for (places, planes, present), canvas in zip(rows, canvases, strict=True):
             merged = found.merge(places, planes)
-            # The background alone has no border to refine.
-            some = present[:, 1:].any(1).nonzero().flatten().tolist() if crf else []
-            if some:
-                merged[some] = dense_crf(pixels[places[some]], merged[some], present=present[some])
-            canvas.add(merged)
+            canvas.add(_refined(pixels[places], merged, present) if crf else merged)
 
     results = {
         (place, kept): Segmented(
@@ -147,6 +144,18 @@ def _finish(
     ]
 
 
+def _refined(pixels: Tensor, merged: Tensor, present: Tensor) -> Tensor:
+    """The masks after the dense CRF; the background alone has no border to refine."""
+    some = present[:, 1:].any(1)
+    if some.all():
+        return dense_crf(pixels, merged, present=present)
+    if not some.any():
+        return merged
+    rows = to_device(some.nonzero().flatten().tolist(), torch.int64, merged.device)
+    refined = dense_crf(pixels[rows], merged[rows], present=present[some])
+    return merged.index_copy_(0, rows, refined)
+
+
 def _within_memory(wanted: list[_Wanted], grid: Grid) -> list[list[_Wanted]]:
     """What is wanted, in parts whose planes at full size are held at once."""
     if not wanted:
@@ -159,8 +168,9 @@ def _within_memory(wanted: list[_Wanted], grid: Grid) -> list[list[_Wanted]]:
 def _rows(part: list[_Wanted], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """The pictures, [R], and their planes as `Look.merge` takes them, [R, 1 + K]; and, on the CPU, which there are."""
     longest = max(len(kept) for _, kept in part)
-    planes = torch.tensor([[0, *(k + 1 for k in kept), *[-1] * (longest - len(kept))] for _, kept in part])
-    return torch.tensor([place for place, _ in part], device=device), planes.to(device), planes >= 0
+    planes = [[0, *(k + 1 for k in kept), *[-1] * (longest - len(kept))] for _, kept in part]
+    places = to_device([place for place, _ in part], torch.int64, device)
+    return places, to_device(planes, torch.int64, device), torch.tensor(planes) >= 0
 
 
 def _crop(pictures: Tensor, tile: tuple[Span, Span]) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tagseg.refine._simplex import to_device
+from tagseg._device import to_device
 
 
 @dataclass(frozen=True)
