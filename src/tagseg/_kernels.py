@@ -2,8 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Hashable, Sequence
-from functools import cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -30,7 +30,7 @@ def launch(
     kept: dict[Hashable, Any],
     form: Hashable,
     **options: object,
-) -> None:
+) -> Callable[..., object]:
     """Start a Triton kernel on the current GPU.
 
     To find the compiled kernel that fits all arguments takes Triton longer than a small one runs: it is kept.
@@ -42,12 +42,18 @@ def launch(
         kept: the compiled kernels of earlier calls; this one is put there.
         form: whatever of the arguments Triton compiles for and differs between calls that share `kept`.
         options: those of the compilation, such as `num_warps`.
+
+    Returns:
+        What starts it again, given arguments of the same form.
     """
     compiled = kept.get(form)
     if compiled is None:
-        kept[form] = kernel[grid](*arguments, **options)
+        run = partial(kernel[grid], **options)
+        kept[form] = run(*arguments)
     else:
-        compiled[grid](*arguments)
+        run = compiled[grid]
+        run(*arguments)
+    return run
 
 
 def traits(*tensors: Tensor | None) -> tuple[object, ...]:

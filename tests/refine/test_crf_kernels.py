@@ -6,11 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from tagseg import dense_crf
+from tagseg.refine import _sparse as sparse, crf, lattice
+from tagseg.refine._numbering import number_points
 from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces
-from tagseg.refine.crf import _shares
+from tagseg.refine.crf import _bilateral, _gaussian, _shares
+from tagseg.refine.lattice import Lattice, _corners, add, repeat
 from tests.conftest import KERNEL_DEVICE
 
 kernels = pytest.importorskip("tagseg.refine._sparse_triton", reason="Triton is not on every platform")
+corner_kernel = pytest.importorskip("tagseg.refine._corners_triton", reason="Triton is not on every platform")
 every_number_of_channels = pytest.mark.parametrize("channels", [1, 4, 32])
 
 
@@ -32,6 +37,19 @@ def skewed_rows(columns: int) -> SparseRows:
 
 def cut(matrix: SparseRows) -> tuple[Tensor, Tensor]:
     return cut_into_pieces(matrix.starts, len(matrix.columns))
+
+
+@pytest.mark.parametrize("dims", [2, 5])
+@pytest.mark.parametrize("reach", [1.0, 3.0, 80.0, 0.3])
+def test_corners_have_the_same_bits(dims: int, reach: float) -> None:
+    """Whole numbers as pixels have them, of which many lie in the middle between two points; in 32 and in 64 bits."""
+    levels = torch.randint(0, 256, (dims, 2 * 333)).float()
+    features = levels / torch.tensor(reach)
+    table = number_points([(0, 255 / reach)] * dims, 2).table(torch.device("cpu"))
+    expected = _corners(features, table, 2)
+    found = corner_kernel.corners(*on_device(features, table), 2)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.cpu(), other)
 
 
 @every_number_of_channels
@@ -85,14 +103,45 @@ def test_pieces_of_copies_along_the_diagonal() -> None:
     assert all(torch.equal(*pair) for pair in zip(copies.pieces, expected.pieces, strict=True))
 
 
-@every_number_of_channels
-def test_softmax_of_product(channels: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 3])
+@pytest.mark.parametrize("slots", [1, 4])
+def test_mean_field(slots: int, iterations: int) -> None:
     """The second of two pictures has fewer classes than slots, and a slot that stands for three classes."""
-    matrix, dense = equal_rows(70, 9, 50), torch.randn(50, channels)
-    scores, copies = torch.randn(2, 35, channels), torch.ones(2, channels)
-    if channels > 1:
+    images = torch.randint(0, 256, (2, 3, 12, 15), dtype=torch.uint8)
+    near = _gaussian.__wrapped__(12, 15, 3.0, 3.0, torch.device("cpu"), 0)
+    both = add(repeat(near, 2), _bilateral(images, 80.0, 13.0, 10.0))
+    scores, copies = torch.randn(2, 12 * 15, slots), torch.ones(2, slots)
+    if slots > 1:
         scores[1, :, 2:] = -torch.inf
         copies[1, 2:] = 0
         copies[1, 1] = 3
-    result = kernels.softmax_of_product(*on_device(matrix.columns, matrix.weights, dense, scores.flatten(0, 1), copies))
-    torch.testing.assert_close(result.cpu(), _shares((matrix @ dense).view_as(scores) + scores, copies).flatten(0, 1))
+    expected = _shares(scores, copies)
+    start = expected.clone()
+    for _ in range(iterations):
+        expected = _shares(both.filter(expected.flatten(0, 1)).view_as(scores) + scores, copies)
+
+    splat, blurs, read = both.splat, both.blurs, both.slice
+    columns, starts, weights, pieces, first_pieces = on_device(splat.columns, splat.starts, splat.weights, *cut(splat))
+    there = Lattice(
+        SparseRows(columns, starts, weights, (pieces, first_pieces)),
+        EqualRows(*on_device(blurs.columns, blurs.weights)),
+        EqualRows(*on_device(read.columns, read.weights)),
+    )
+    scores, copies, shares = on_device(scores, copies, start)
+    kernels.mean_field(there, scores, copies, shares, iterations)
+    torch.testing.assert_close(shares.cpu(), expected)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the other tests of the CRF run there")
+def test_a_gpus_way_gives_what_a_cpu_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kernels together, as they are used, on pictures of which one lacks a class."""
+    images = torch.randint(0, 256, (2, 3, 12, 15), dtype=torch.uint8)
+    probs, present = torch.rand(2, 3, 12, 15), torch.tensor([[True, True, True], [True, False, True]])
+    expected = dense_crf(images, probs, present=present)
+    for module in (crf, lattice, sparse):
+        monkeypatch.setattr(module, "triton_runs", lambda _: True)
+    _gaussian.cache_clear()
+    try:
+        torch.testing.assert_close(dense_crf(images, probs, present=present), expected, atol=1e-5, rtol=0)
+    finally:
+        _gaussian.cache_clear()

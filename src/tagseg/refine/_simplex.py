@@ -4,28 +4,27 @@ Everything is rounded to float32 where the reference implementation rounds, beca
 two simplices. All coordinates are computed at once where that is possible: on a GPU each operation costs its start.
 """
 
-from collections.abc import Sequence
+from functools import cache
 from math import sqrt
 
 import torch
 from torch import Tensor
 
+from tagseg._device import to_device
 
-def to_device(numbers: Sequence[object], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A tensor of a few numbers, without waiting until the device has done all it was told before."""
-    # CUDA has taken a copy when this returns; other devices may read the numbers when they are gone.
-    return torch.tensor(numbers, dtype=dtype).to(device, non_blocking=device.type == "cuda")
+
+@cache
+def elevation_factors(dims: int) -> tuple[float, ...]:
+    """What each of so many features is multiplied by, so that splat, blur and slice give a standard deviation of 1."""
+    deviation = torch.tensor(sqrt(2 / 3) * (dims + 1), dtype=torch.float32).item()
+    return tuple(deviation / sqrt(axis * (axis + 1)) for axis in range(1, dims + 1))
 
 
 def elevate(features: Tensor) -> Tensor:
-    """Map features [d, pixels] onto the plane of R^(d+1) whose coordinates sum to 0, [d + 1, pixels].
-
-    The scale makes splat, blur and slice together a Gaussian of standard deviation 1.
-    """
+    """Map features [d, pixels] onto the plane of R^(d+1) whose coordinates sum to 0, [d + 1, pixels]."""
     dims, pixels = features.shape
-    deviation = torch.tensor(sqrt(2 / 3) * (dims + 1), dtype=torch.float32).item()
     axes = range(1, dims + 1)
-    factors = [[deviation / sqrt(axis * (axis + 1)) for axis in axes], axes]
+    factors = [elevation_factors(dims), axes]
     factor, number = to_device(factors, torch.float32, features.device)[:, :, None].unbind()
     scaled = features * factor
     elevated = features.new_zeros(dims + 1, pixels)

@@ -5,7 +5,8 @@ taken in a fixed order, so the same input gives the same bits. The number of cha
 tensors have to be on the current GPU: Triton starts kernels there.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import triton
@@ -13,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tagseg._kernels import launch, traits
+from tagseg.refine.lattice import Lattice
 
 # Numbers that a program holds at once.
 _TILE = 1024
@@ -25,56 +27,95 @@ _compiled_ragged: dict[Hashable, Any] = {}
 
 def equal_rows_product(columns: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
     """The sums of weight * dense[column] over columns and weights [rows, entries]; `dense` is [n, channels]."""
-    return _equal_rows_product(columns, weights, dense, None, None)
-
-
-def softmax_of_product(columns: Tensor, weights: Tensor, dense: Tensor, scores: Tensor, copies: Tensor) -> Tensor:
-    """The softmax over the channels of `scores` + the product, where channel k counts `copies[picture, k]` times.
-
-    Args:
-        columns: [rows, entries].
-        weights: [rows, entries].
-        dense: [n, channels].
-        scores: [rows, channels].
-        copies: [pictures, channels]; the pictures have equally many rows, one picture's after another's.
-    """
-    return _equal_rows_product(columns, weights, dense, scores, copies)
+    return _equal_rows_product(columns, weights, dense)[0]
 
 
 def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
     """The sums of weight * dense[column] over columns and weights [entries], cut at `starts` [rows]."""
-    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=_MANY)
+    return _weighted_sums(columns, starts, weights, dense)[0]
 
 
 def sums_of_rows(starts: Tensor, dense: Tensor) -> Tensor:
     """The sums of consecutive rows of `dense` [n, channels], cut at `starts` [rows]."""
+    return _sums_of_rows(starts, dense)[0]
+
+
+def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tensor, iterations: int) -> None:
+    """Replace `shares` by what all other pixels answer, so many times.
+
+    An answer is the softmax over the slots of their scores and what the lattice gives, where a slot counts as often as
+    it has copies. All kernels but those of the first time get the very same arguments again, which is the
+    quickest way to start them.
+
+    Args:
+        lattice: the sum of both kernels, over the pixels of all pictures.
+        log_probs: the scores, [pictures, pixels, slots].
+        copies: how many classes each slot stands for, [pictures, slots].
+        shares: like `log_probs`, contiguous.
+        iterations: how often.
+    """
+    if iterations == 0:
+        return
+    splat, read = lattice.splat, lattice.slice
+    assert splat.pieces is not None
+    pieces, first_pieces = splat.pieces
+    own, scores = shares.flatten(0, 1), log_probs.flatten(0, 1)
+    values, start = _weighted_sums(splat.columns, pieces, splat.weights, own)
+    starts = [start]
+    values, start = _sums_of_rows(first_pieces, values)
+    starts.append(start)
+    for blur in lattice.steps:
+        values, start = _equal_rows_product(blur.columns, blur.weights, values)
+        starts.append(start)
+    _, start = _equal_rows_product(read.columns, read.weights, values, scores, copies, out=own)
+    starts.append(start)
+    for _ in range(iterations - 1):
+        for start in starts:
+            start()
+
+
+# Each of the following starts a kernel and gives its result, and what starts it again with the same arguments.
+_Started = tuple[Tensor, Callable[[], object]]
+
+
+def _weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> _Started:
+    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=_MANY)
+
+
+def _sums_of_rows(starts: Tensor, dense: Tensor) -> _Started:
     return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=_FEW)
 
 
 def _equal_rows_product(
-    columns: Tensor, weights: Tensor, dense: Tensor, scores: Tensor | None, copies: Tensor | None
-) -> Tensor:
+    columns: Tensor,
+    weights: Tensor,
+    dense: Tensor,
+    scores: Tensor | None = None,
+    copies: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> _Started:
     rows, entries = columns.shape
     channels = dense.shape[1]
-    out = dense.new_empty(rows, channels)
+    out = dense.new_empty(rows, channels) if out is None else out
     block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
     arguments = columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
     form = dense.get_device(), entries, channels, block, traits(columns, weights, dense, scores, copies, out)
-    launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
-    return out
+    run = launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
+    return out, partial(run, *arguments)
 
 
 def _ragged_rows_product(
     columns: Tensor | None, starts: Tensor, weights: Tensor | None, dense: Tensor, entries: int, *, at_once: int
-) -> Tensor:
+) -> _Started:
     rows, channels = len(starts), dense.shape[1]
     out = dense.new_empty(rows, channels)
     block = max(_TILE // (channels * at_once), 1)
     arguments = columns, starts, weights, dense, out, rows, entries, channels, at_once, block
     form = dense.get_device(), channels, at_once, block, traits(columns, starts, weights, dense, out)
-    launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
-    return out
+    run = launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
+    return out, partial(run, *arguments)
 
 
 # Sizes differ from picture to picture: compiled code must not depend on what divides them, nor on where the matrix of

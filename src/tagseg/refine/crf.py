@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from tagseg._checks import require_finite, require_shape
+from tagseg._device import to_device
 from tagseg._kernels import triton_runs
-from tagseg.refine._simplex import to_device
+from tagseg.refine._numbering import Range
 from tagseg.refine._slots import Slots, assign_slots
 from tagseg.refine._sparse import EqualRows
-from tagseg.refine.lattice import Lattice, add, build_lattice, repeat, with_axes
+from tagseg.refine.lattice import Lattice, add, build_lattice, repeat, with_steps
 
 # Pixels that are computed together: what keeps a GPU busy, at about 400 bytes each, and what stays near a CPU's caches.
 _MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**22, 2**16
@@ -110,20 +111,15 @@ def _mean_field(lattice: Lattice, probs: Tensor, slots: Slots, clip: float, iter
     """
     log_probs = slots.log_probs(probs, clip)
     shares = _shares(log_probs, slots.copies)
+    if triton_runs(shares):
+        from tagseg.refine._sparse_triton import mean_field
+
+        mean_field(lattice, log_probs, slots.copies, shares, iterations)
+        return slots.spread(shares)
     for _ in range(iterations):
-        points = lattice.spread(shares.flatten(0, 1))
-        shares = _answer(lattice.slice, points, log_probs, slots.copies)
+        answers = lattice.filter(shares.flatten(0, 1))
+        shares = _shares(answers.view_as(log_probs).add_(log_probs), slots.copies)
     return slots.spread(shares)
-
-
-def _answer(read: EqualRows, points: Tensor, log_probs: Tensor, copies: Tensor) -> Tensor:
-    """The shares after reading from the points what all other pixels say."""
-    if triton_runs(points):
-        from tagseg.refine._sparse_triton import softmax_of_product
-
-        scores = log_probs.flatten(0, 1)
-        return softmax_of_product(read.columns, read.weights, points, scores, copies).view_as(log_probs)
-    return _shares((read @ points).view_as(log_probs).add_(log_probs), copies)
 
 
 def _shares(scores: Tensor, copies: Tensor) -> Tensor:
@@ -154,7 +150,8 @@ def _gaussian(
     """The kernel of nearness in place, for one picture, in as many steps as the other kernel takes."""
     features = torch.empty(2, 1, height, width, device=device, dtype=torch.float32)
     _set_place(features)
-    return with_axes(_normalised(build_lattice(_scaled(features, [sxy, sxy])), compat), 6)
+    lattice = build_lattice(*_scaled(features, [sxy, sxy]))
+    return _normalised(replace(lattice, blurs=with_steps(lattice.blurs, 3)), compat)
 
 
 def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Lattice:
@@ -164,7 +161,8 @@ def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Latt
     _set_place(features)
     levels = pictures if pictures.dtype == torch.uint8 else (pictures * 255).round()
     features[2:] = levels.transpose(0, 1)
-    return _normalised(build_lattice(_scaled(features, [sxy, sxy, srgb, srgb, srgb]), count), compat)
+    lattice = build_lattice(*_scaled(features, [sxy, sxy, srgb, srgb, srgb]), count)
+    return _normalised(lattice, compat)
 
 
 def _set_place(features: Tensor) -> None:
@@ -174,10 +172,17 @@ def _set_place(features: Tensor) -> None:
     features[1] = torch.arange(height, device=features.device)[:, None]
 
 
-def _scaled(features: Tensor, reaches: list[float]) -> Tensor:
-    """Divide each of the features [d, ...] by its reach, so that a reach becomes 1, and flatten them to [d, pixels]."""
+def _scaled(features: Tensor, reaches: list[float]) -> tuple[Tensor, list[Range]]:
+    """Divide columns, rows and levels [d, pictures, H, W] by their reaches, so that a reach becomes 1.
+
+    Returns:
+        The features, [d, pixels], and the range of each.
+    """
+    height, width = features.shape[2:]
+    largest = [width - 1, height - 1, 255, 255, 255]
+    ranges = [(0.0, most / reach) for most, reach in zip(largest, reaches, strict=False)]
     # The divisor is a tensor on purpose: on a GPU torch multiplies by a number's inverse, which rounds differently.
-    return features.flatten(1).div_(to_device(reaches, torch.float32, features.device)[:, None])
+    return features.flatten(1).div_(to_device(reaches, torch.float32, features.device)[:, None]), ranges
 
 
 def _normalised(lattice: Lattice, compat: float) -> Lattice:

@@ -6,15 +6,17 @@ d + 1 axes of the lattice (blur) and reads the pixels back (slice). Every step i
 alone, so each is a sparse matrix that is built once and then applied to any number of channels.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 import torch
 from torch import Tensor
 
+from tagseg._device import to_device
 from tagseg._kernels import triton_runs
-from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex, to_device
+from tagseg.refine._numbering import Range, number_points
+from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex
 from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces, shifted
 
 
@@ -24,7 +26,7 @@ class Lattice:
 
     Attributes:
         splat: from the pixels to the lattice points.
-        blurs: from the points to the points, one for each axis, to be applied in this order: [axes, points, entries].
+        blurs: from the points to the points, one for every two axes, applied in this order: [steps, points, entries].
         slice: from the points back to the pixels.
     """
 
@@ -35,12 +37,13 @@ class Lattice:
     def spread(self, values: Tensor) -> Tensor:
         """Splat and blur values [pixels, channels]: what `slice` has still to read, [points, channels]."""
         points = self.splat @ values
-        for blur in self._blur_of_axis:
+        for blur in self.steps:
             points = blur @ points
         return points
 
     @cached_property
-    def _blur_of_axis(self) -> list[EqualRows]:
+    def steps(self) -> list[EqualRows]:
+        """The blurs one by one."""
         return [EqualRows(*blur) for blur in zip(self.blurs.columns, self.blurs.weights, strict=True)]
 
     def filter(self, values: Tensor) -> Tensor:
@@ -48,17 +51,19 @@ class Lattice:
         return self.slice @ self.spread(values)
 
 
-def build_lattice(features: Tensor, pictures: int = 1) -> Lattice:
+def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int = 1) -> Lattice:
     """The lattice that filters with a Gaussian of standard deviation 1 in each of the features.
 
     Args:
         features: float32 [d, pixels], one picture's pixels after another's.
+        ranges: the least and the largest value that each feature can have. That they are known beforehand saves a GPU
+            from waiting until the CPU has read them.
         pictures: how many pictures there are, all of one size; each is filtered by itself.
     """
     dims, pixels = features.shape
-    origin, place, offset = enclosing_simplex(elevate(features))
-    codes, neighbours = _corner_codes(origin, place, pictures)
-    weights = barycentric(place, offset)
+    numbering = number_points(ranges, pictures)
+    table = numbering.table(features.device)
+    codes, weights = _corners(features, table, pictures)
 
     # One sort names the lattice points and lists the pixels around each of them.
     sorted_codes, order = codes.flatten().sort(stable=True)
@@ -71,20 +76,20 @@ def build_lattice(features: Tensor, pictures: int = 1) -> Lattice:
     starts = firsts.int()
     pieces = cut_into_pieces(starts, len(order)) if triton_runs(starts) else None
     splat = SparseRows(order.remainder(pixels).int(), starts, weights.flatten().gather(0, order), pieces)
-    blurs = _blurs(sorted_codes[firsts], neighbours)
+    blurs = _in_pairs(_blurs(sorted_codes[firsts], table[:-1, 2:]))
     # The blurs add up to more than 1; this factor of the reference implementation brings the sum back near 1.
     weights = torch.div(weights.T, 1 + 2.0**-dims, out=weights.new_empty(pixels, dims + 1))
     return Lattice(splat, blurs, EqualRows(point_of_corner.T.contiguous(), weights))
 
 
-def with_axes(lattice: Lattice, axes: int) -> Lattice:
-    """The same filter in more steps, of which the last change nothing."""
-    columns, weights = lattice.blurs.columns, lattice.blurs.weights
-    rests = axes - len(columns)
+def with_steps(blurs: EqualRows, steps: int) -> EqualRows:
+    """The same in more steps, of which the last change nothing."""
+    columns, weights = blurs.columns, blurs.weights
+    rests = steps - len(columns)
     still = torch.zeros_like(weights[:1])
-    still[..., 0] = 1
+    still[..., 0] = 1  # the first entry of a point is its own
     columns = torch.cat([columns, columns[:1, :, :1].expand(rests, -1, columns.shape[2])])
-    return replace(lattice, blurs=EqualRows(columns, torch.cat([weights, still.expand(rests, -1, -1)])))
+    return EqualRows(columns, torch.cat([weights, still.expand(rests, -1, -1)]))
 
 
 def repeat(lattice: Lattice, pictures: int) -> Lattice:
@@ -101,7 +106,7 @@ def repeat(lattice: Lattice, pictures: int) -> Lattice:
 
 
 def add(left: Lattice, right: Lattice) -> Lattice:
-    """The lattice that gives the sum of what two filters give; both have equally many axes."""
+    """The lattice that gives the sum of what two filters give; both blur in equally many steps."""
     points = len(left.splat.starts)
 
     def joined(one: EqualRows, other: EqualRows) -> EqualRows:
@@ -112,47 +117,29 @@ def add(left: Lattice, right: Lattice) -> Lattice:
     return Lattice(left.splat.above(right.splat), joined(left.blurs, right.blurs), joined(left.slice, right.slice))
 
 
-def _corner_codes(origin: Tensor, place: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
-    """Give every lattice point one number, so that points compare and sort as integers.
-
-    A point's number is the sum of coordinate * stride. It is linear, so that a step along an axis of the lattice adds
-    the same amount everywhere. The coordinates of a point all leave the same remainder modulo d + 1. The strides leave
-    room for the quotients only; their own sum is 1 modulo d + 1, so the number tells the remainder as well. Each
-    picture has a range of numbers to itself.
+def _corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
+    """The corners of each pixel's simplex.
 
     Args:
-        origin: the corner of each pixel's simplex whose remainder is 0, in units of d + 1, [d + 1, pixels].
-        place: the order of the coordinates in the simplex, [d + 1, pixels].
+        features: float32 [d, pixels].
+        table: how points are numbered, see `Numbering.table`.
         pictures: how many pictures the pixels belong to.
 
     Returns:
-        The numbers of the corners, integers [d + 1, pixels]; and what a number gains by no step, by one forward and by
-        one back along each axis, [d + 1, 3].
+        Their numbers, and the pixel's weight in each of them, both [d + 1, pixels].
     """
-    size = len(origin)
-    free = origin[:-1]  # the last coordinate follows from the others, as they sum to 0
-    low, high = free.amin(1), free.amax(1)
-    # Corners, and the neighbours that are looked up, reach two steps below and one above the origins.
-    widths = [int(extent) + 4 for extent in (high - low).tolist()]
-    widths[-1] += -widths[-1] % size
-    span = prod(widths) * size  # of the numbers of one picture
-    if span * pictures >= 2**62:
-        raise ValueError(f"the features span {prod(widths):.0e} lattice cells, allowed are 1e17; widen the filter")
-    strides = [size * prod(widths[axis + 1 :]) for axis in range(size - 1)] + [0]
-    # A step back along an axis: that coordinate loses d, and all others gain 1.
-    back = [sum(strides) // size - stride for stride in strides]
+    if triton_runs(features):
+        from tagseg.refine._corners_triton import corners
 
-    # Sorting 32-bit numbers takes half the time, and they nearly always suffice.
-    integer = torch.int32 if span * pictures < 2**30 else torch.int64
-    gains = [[stride, 0, -step, step] for stride, step in zip(strides, back, strict=True)]
-    gain = to_device(gains, integer, origin.device)
-    first = free.sub(low[:, None]).to(integer).mul_(gain[:-1, :1]).sum(0, dtype=integer)
-    lowest = 2 * sum(strides)
-    ranges = torch.arange(lowest, lowest + span * pictures, span, dtype=integer, device=origin.device)
-    first.view(pictures, -1).add_(ranges[:, None])
+        return corners(features, table, pictures)
+    origin, place, offset = enclosing_simplex(elevate(features))
+    stride, low, *_, back = table[:-1].split(1, 1)
+    first = origin.to(table.dtype).sub_(low).mul_(stride).sum(0, dtype=table.dtype)
+    number = torch.arange(pictures, device=features.device, dtype=table.dtype)
+    first.view(pictures, -1).add_(torch.addcmul(table[-1, 0], number, table[-1, 1])[:, None])
     # From one corner to the next is a step back along an axis: the last in order first.
-    losing = torch.empty_like(place, dtype=integer).scatter_(0, place, gain[:, 3:].expand_as(place))
-    return torch.cat([first[None], losing[:-1]]).cumsum(0, dtype=integer), gain[:, 1:]
+    losing = torch.empty_like(place, dtype=table.dtype).scatter_(0, place, back.expand_as(place))
+    return torch.cat([first[None], losing[:-1]]).cumsum(0, dtype=table.dtype), barycentric(place, offset)
 
 
 def _blurs(points: Tensor, neighbours: Tensor) -> EqualRows:
@@ -168,3 +155,12 @@ def _blurs(points: Tensor, neighbours: Tensor) -> EqualRows:
     # A missing neighbour has no weight; that it points to the row itself costs no memory traffic.
     columns = torch.where(exists, columns, columns[..., :1])
     return EqualRows(columns, exists * to_device([1, 0.5, 0.5], torch.float32, points.device))
+
+
+def _in_pairs(blurs: EqualRows) -> EqualRows:
+    """Two axes in one step: half as many products, each of as many rows."""
+    if len(blurs.columns) % 2:
+        blurs = with_steps(blurs, len(blurs.columns) + 1)
+    then, weights = blurs.columns[1::2], blurs.weights[1::2]
+    first = torch.arange(0, len(blurs.columns), 2, device=then.device)[:, None, None], then
+    return EqualRows(blurs.columns[first].flatten(2), blurs.weights[first].mul_(weights[..., None]).flatten(2))
