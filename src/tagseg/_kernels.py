@@ -30,7 +30,7 @@ def launch(
     kept: dict[Hashable, Any],
     form: Hashable,
     **options: object,
-) -> Callable[..., object]:
+) -> Callable[[], object]:
     """Start a Triton kernel on the current GPU.
 
     To find the compiled kernel that fits all arguments takes Triton longer than a small one runs: it is kept.
@@ -44,16 +44,16 @@ def launch(
         options: those of the compilation, such as `num_warps`.
 
     Returns:
-        What starts it again, given arguments of the same form.
+        What starts it again with the same arguments.
     """
     compiled = kept.get(form)
     if compiled is None:
-        run = partial(kernel[grid], **options)
-        kept[form] = run(*arguments)
+        start = partial(kernel[grid], *arguments, **options)
+        kept[form] = start()
     else:
-        run = compiled[grid]
-        run(*arguments)
-    return run
+        start = partial(compiled[grid], *arguments)
+        start()
+    return start
 
 
 def traits(*tensors: Tensor | None) -> tuple[object, ...]:

@@ -27,7 +27,7 @@ def corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Ten
 
     Args:
         features: float32 [d, pixels], one picture's pixels after another's.
-        table: how points are numbered, see `Numbering.table`.
+        table: how points are numbered, see `numbering_table`.
         pictures: how many there are, all of one size.
     """
     dims, pixels = features.shape

@@ -6,7 +6,6 @@ tensors have to be on the current GPU: Triton starts kernels there.
 """
 
 from collections.abc import Callable, Hashable
-from functools import partial
 from typing import Any
 
 import triton
@@ -25,27 +24,66 @@ _compiled_equal: dict[Hashable, Any] = {}
 _compiled_ragged: dict[Hashable, Any] = {}
 
 
-def equal_rows_product(columns: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
-    """The sums of weight * dense[column] over columns and weights [rows, entries]; `dense` is [n, channels]."""
-    return _equal_rows_product(columns, weights, dense)[0]
+# The functions start a kernel. They give its result, and what starts it again with the same arguments.
+Started = tuple[Tensor, Callable[[], object]]
 
 
-def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
+def equal_rows_product(
+    columns: Tensor,
+    weights: Tensor,
+    dense: Tensor,
+    scores: Tensor | None = None,
+    copies: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Started:
+    """The sums of weight * dense[column], or their softmax over the channels.
+
+    Args:
+        columns: [rows, entries].
+        weights: [rows, entries].
+        dense: [n, channels].
+        scores: what to add before the softmax, [rows, channels]; no softmax without them.
+        copies: how many times each channel counts in the softmax, [pictures, channels]; the pictures have equally many
+            rows, one picture's after another's.
+        out: where to write.
+    """
+    rows, entries = columns.shape
+    channels = dense.shape[1]
+    out = dense.new_empty(rows, channels) if out is None else out
+    block = max(_TILE // channels, 1)
+    rows_of_picture = rows if copies is None else rows // len(copies)
+    arguments = columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
+    form = dense.get_device(), entries, channels, block, traits(columns, weights, dense, scores, copies, out)
+    return out, launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
+
+
+def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Started:
     """The sums of weight * dense[column] over columns and weights [entries], cut at `starts` [rows]."""
-    return _weighted_sums(columns, starts, weights, dense)[0]
+    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=_MANY)
 
 
-def sums_of_rows(starts: Tensor, dense: Tensor) -> Tensor:
+def sums_of_rows(starts: Tensor, dense: Tensor) -> Started:
     """The sums of consecutive rows of `dense` [n, channels], cut at `starts` [rows]."""
-    return _sums_of_rows(starts, dense)[0]
+    return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=_FEW)
+
+
+def _ragged_rows_product(
+    columns: Tensor | None, starts: Tensor, weights: Tensor | None, dense: Tensor, entries: int, *, at_once: int
+) -> Started:
+    rows, channels = len(starts), dense.shape[1]
+    out = dense.new_empty(rows, channels)
+    block = max(_TILE // (channels * at_once), 1)
+    arguments = columns, starts, weights, dense, out, rows, entries, channels, at_once, block
+    form = dense.get_device(), channels, at_once, block, traits(columns, starts, weights, dense, out)
+    return out, launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
 
 
 def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tensor, iterations: int) -> None:
     """Replace `shares` by what all other pixels answer, so many times.
 
     An answer is the softmax over the slots of their scores and what the lattice gives, where a slot counts as often as
-    it has copies. All kernels but those of the first time get the very same arguments again, which is the
-    quickest way to start them.
+    it has copies. From the second time on each kernel is started with the arguments of the first, which is quickest.
 
     Args:
         lattice: the sum of both kernels, over the pixels of all pictures.
@@ -60,66 +98,22 @@ def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tens
     assert splat.pieces is not None
     pieces, first_pieces = splat.pieces
     own, scores = shares.flatten(0, 1), log_probs.flatten(0, 1)
-    values, start = _weighted_sums(splat.columns, pieces, splat.weights, own)
+    values, start = weighted_sums(splat.columns, pieces, splat.weights, own)
     starts = [start]
-    values, start = _sums_of_rows(first_pieces, values)
+    values, start = sums_of_rows(first_pieces, values)
     starts.append(start)
     for blur in lattice.steps:
-        values, start = _equal_rows_product(blur.columns, blur.weights, values)
+        values, start = equal_rows_product(blur.columns, blur.weights, values)
         starts.append(start)
-    _, start = _equal_rows_product(read.columns, read.weights, values, scores, copies, out=own)
+    _, start = equal_rows_product(read.columns, read.weights, values, scores, copies, out=own)
     starts.append(start)
     for _ in range(iterations - 1):
         for start in starts:
             start()
 
 
-# Each of the following starts a kernel and gives its result, and what starts it again with the same arguments.
-_Started = tuple[Tensor, Callable[[], object]]
-
-
-def _weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> _Started:
-    return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=_MANY)
-
-
-def _sums_of_rows(starts: Tensor, dense: Tensor) -> _Started:
-    return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=_FEW)
-
-
-def _equal_rows_product(
-    columns: Tensor,
-    weights: Tensor,
-    dense: Tensor,
-    scores: Tensor | None = None,
-    copies: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-) -> _Started:
-    rows, entries = columns.shape
-    channels = dense.shape[1]
-    out = dense.new_empty(rows, channels) if out is None else out
-    block = max(_TILE // channels, 1)
-    rows_of_picture = rows if copies is None else rows // len(copies)
-    arguments = columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
-    form = dense.get_device(), entries, channels, block, traits(columns, weights, dense, scores, copies, out)
-    run = launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
-    return out, partial(run, *arguments)
-
-
-def _ragged_rows_product(
-    columns: Tensor | None, starts: Tensor, weights: Tensor | None, dense: Tensor, entries: int, *, at_once: int
-) -> _Started:
-    rows, channels = len(starts), dense.shape[1]
-    out = dense.new_empty(rows, channels)
-    block = max(_TILE // (channels * at_once), 1)
-    arguments = columns, starts, weights, dense, out, rows, entries, channels, at_once, block
-    form = dense.get_device(), channels, at_once, block, traits(columns, starts, weights, dense, out)
-    run = launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
-    return out, partial(run, *arguments)
-
-
 # Sizes differ from picture to picture: compiled code must not depend on what divides them, nor on where the matrix of
-# an axis begins among those of all axes.
+# a step begins among those of all steps.
 @triton.jit(  # type: ignore[untyped-decorator]
     do_not_specialize=["rows", "rows_of_picture"], do_not_specialize_on_alignment=["columns", "weights"]
 )
@@ -130,11 +124,12 @@ def _equal_rows(  # type: ignore[no-untyped-def]
     row = tl.program_id(0) * block + tl.arange(0, block)
     exists = row < rows
     channel = tl.arange(0, channels)[None, :]
+    first = row.to(tl.int64) * entries
     here = row.to(tl.int64)[:, None] * channels + channel
     result = tl.zeros([block, channels], tl.float32)
     for entry in tl.static_range(entries):
-        column = tl.load(columns + row * entries + entry, mask=exists, other=0).to(tl.int64)
-        weight = tl.load(weights + row * entries + entry, mask=exists, other=0.0)
+        column = tl.load(columns + first + entry, mask=exists, other=0).to(tl.int64)
+        weight = tl.load(weights + first + entry, mask=exists, other=0.0)
         result += weight[:, None] * tl.load(dense + column[:, None] * channels + channel)
     if scores is not None:
         result += tl.load(scores + here, mask=exists[:, None], other=0.0)

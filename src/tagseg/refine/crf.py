@@ -18,11 +18,11 @@ from tagseg._kernels import triton_runs
 from tagseg.refine._numbering import Range
 from tagseg.refine._slots import Slots, assign_slots
 from tagseg.refine._sparse import EqualRows
-from tagseg.refine.lattice import Lattice, add, build_lattice, repeat, with_steps
+from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
 
-# Pixels that are computed together: what keeps a GPU busy, at about 400 bytes each, and what stays near a CPU's caches.
+# Pixels that are computed together: what keeps a GPU busy, at about 500 bytes each, and what stays near a CPU's caches.
 _MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**22, 2**16
-# Pixels of the largest picture whose Gaussian lattice is kept, at about 60 bytes each.
+# Pixels of the largest picture whose Gaussian lattice is kept, at about 80 bytes each.
 _MOST_PIXELS_KEPT = 2**20
 
 
@@ -53,7 +53,8 @@ def dense_crf(
         present: which classes take part, bool [C] or [B, C]; all by default. The others are as if they were not in
             `probs`, and come back as 0.
         iterations: mean-field steps; 0 gives back the clipped and normalised probabilities.
-        gaussian_sxy: reach of the Gaussian kernel, in pixels.
+        gaussian_sxy: reach of the Gaussian kernel, in pixels. Reaches that are so narrow that all places and colours
+            which there can be would take more than 1e17 cells are refused.
         gaussian_compat: weight of the Gaussian kernel.
         bilateral_sxy: reach of the bilateral kernel in place, in pixels.
         bilateral_srgb: reach of the bilateral kernel in colour, in grey levels of 256.
@@ -147,11 +148,10 @@ def _gaussian(
     device: torch.device,
     stream: int,  # noqa: ARG001  a part of what the cache is asked by
 ) -> Lattice:
-    """The kernel of nearness in place, for one picture, in as many steps as the other kernel takes."""
+    """The kernel of nearness in place, for one picture, along as many axes as the other kernel has."""
     features = torch.empty(2, 1, height, width, device=device, dtype=torch.float32)
     _set_place(features)
-    lattice = build_lattice(*_scaled(features, [sxy, sxy]))
-    return _normalised(replace(lattice, blurs=with_steps(lattice.blurs, 3)), compat)
+    return _normalised(build_lattice(*_scaled(features, [sxy, sxy]), 1, axes=6), compat)
 
 
 def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Lattice:
@@ -161,7 +161,7 @@ def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Latt
     _set_place(features)
     levels = pictures if pictures.dtype == torch.uint8 else (pictures * 255).round()
     features[2:] = levels.transpose(0, 1)
-    lattice = build_lattice(*_scaled(features, [sxy, sxy, srgb, srgb, srgb]), count)
+    lattice = build_lattice(*_scaled(features, [sxy, sxy, srgb, srgb, srgb]), count, axes=6)
     return _normalised(lattice, compat)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tagseg._device import to_device
 from tagseg._kernels import triton_runs
-from tagseg.refine._numbering import Range, number_points
+from tagseg.refine._numbering import Range, numbering_table
 from tagseg.refine._simplex import barycentric, elevate, enclosing_simplex
 from tagseg.refine._sparse import EqualRows, SparseRows, cut_into_pieces, shifted
 
@@ -26,20 +26,14 @@ class Lattice:
 
     Attributes:
         splat: from the pixels to the lattice points.
-        blurs: from the points to the points, one for every two axes, applied in this order: [steps, points, entries].
+        blurs: from the points to the points, one for each axis or, where Triton's kernels compute the products, for
+            every two, to be applied in this order: [steps, points, entries].
         slice: from the points back to the pixels.
     """
 
     splat: SparseRows
     blurs: EqualRows
     slice: EqualRows
-
-    def spread(self, values: Tensor) -> Tensor:
-        """Splat and blur values [pixels, channels]: what `slice` has still to read, [points, channels]."""
-        points = self.splat @ values
-        for blur in self.steps:
-            points = blur @ points
-        return points
 
     @cached_property
     def steps(self) -> list[EqualRows]:
@@ -48,10 +42,13 @@ class Lattice:
 
     def filter(self, values: Tensor) -> Tensor:
         """Replace each pixel's values [pixels, channels] by a sum over all pixels, weighted by nearness in features."""
-        return self.slice @ self.spread(values)
+        points = self.splat @ values
+        for blur in self.steps:
+            points = blur @ points
+        return self.slice @ points
 
 
-def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int = 1) -> Lattice:
+def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int, *, axes: int) -> Lattice:
     """The lattice that filters with a Gaussian of standard deviation 1 in each of the features.
 
     Args:
@@ -59,10 +56,11 @@ def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int = 1) 
         ranges: the least and the largest value that each feature can have. That they are known beforehand saves a GPU
             from waiting until the CPU has read them.
         pictures: how many pictures there are, all of one size; each is filtered by itself.
+        axes: blur along so many, at least d + 1 and an even number, of which the last change nothing: lattices can be
+            added that have equally many.
     """
     dims, pixels = features.shape
-    numbering = number_points(ranges, pictures)
-    table = numbering.table(features.device)
+    table = numbering_table(ranges, pictures, features.device)
     codes, weights = _corners(features, table, pictures)
 
     # One sort names the lattice points and lists the pixels around each of them.
@@ -76,20 +74,14 @@ def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int = 1) 
     starts = firsts.int()
     pieces = cut_into_pieces(starts, len(order)) if triton_runs(starts) else None
     splat = SparseRows(order.remainder(pixels).int(), starts, weights.flatten().gather(0, order), pieces)
-    blurs = _in_pairs(_blurs(sorted_codes[firsts], table[:-1, 2:]))
+    blurs = _blurs(sorted_codes[firsts], table[:-1, 2:])
+    if axes > dims + 1:
+        blurs = _with_axes(blurs, axes)
+    if triton_runs(starts):
+        blurs = _in_pairs(blurs)
     # The blurs add up to more than 1; this factor of the reference implementation brings the sum back near 1.
     weights = torch.div(weights.T, 1 + 2.0**-dims, out=weights.new_empty(pixels, dims + 1))
     return Lattice(splat, blurs, EqualRows(point_of_corner.T.contiguous(), weights))
-
-
-def with_steps(blurs: EqualRows, steps: int) -> EqualRows:
-    """The same in more steps, of which the last change nothing."""
-    columns, weights = blurs.columns, blurs.weights
-    rests = steps - len(columns)
-    still = torch.zeros_like(weights[:1])
-    still[..., 0] = 1  # the first entry of a point is its own
-    columns = torch.cat([columns, columns[:1, :, :1].expand(rests, -1, columns.shape[2])])
-    return EqualRows(columns, torch.cat([weights, still.expand(rests, -1, -1)]))
 
 
 def repeat(lattice: Lattice, pictures: int) -> Lattice:
@@ -122,7 +114,7 @@ def _corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Te
 
     Args:
         features: float32 [d, pixels].
-        table: how points are numbered, see `Numbering.table`.
+        table: how points are numbered, see `numbering_table`.
         pictures: how many pictures the pixels belong to.
 
     Returns:
@@ -157,10 +149,18 @@ def _blurs(points: Tensor, neighbours: Tensor) -> EqualRows:
     return EqualRows(columns, exists * to_device([1, 0.5, 0.5], torch.float32, points.device))
 
 
+def _with_axes(blurs: EqualRows, axes: int) -> EqualRows:
+    """The same along more axes, of which the last change nothing."""
+    columns, weights = blurs.columns, blurs.weights
+    rests = axes - len(columns)
+    still = torch.zeros_like(weights[:1])
+    still[..., 0] = 1  # a point's first entry is the point itself
+    columns = torch.cat([columns, columns[:1, :, :1].expand(rests, -1, columns.shape[2])])
+    return EqualRows(columns, torch.cat([weights, still.expand(rests, -1, -1)]))
+
+
 def _in_pairs(blurs: EqualRows) -> EqualRows:
-    """Two axes in one step: half as many products, each of as many rows."""
-    if len(blurs.columns) % 2:
-        blurs = with_steps(blurs, len(blurs.columns) + 1)
+    """Two axes in one step: half as many products, which pays where to start one costs more than its entries."""
     then, weights = blurs.columns[1::2], blurs.weights[1::2]
     first = torch.arange(0, len(blurs.columns), 2, device=then.device)[:, None, None], then
     return EqualRows(blurs.columns[first].flatten(2), blurs.weights[first].mul_(weights[..., None]).flatten(2))
