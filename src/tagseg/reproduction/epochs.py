@@ -12,7 +12,7 @@ from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
 _MASKS = tuple(f"mIoU {protocol}" for protocol in (PREDICTED_TAGS, TRUE_TAGS))
-_MOST_SHOWN = 6  # epochs of a run; of more, every fifth
+_MOST_SHOWN = 6  # epochs of a run; of more, every fifth and the last
 _HEADINGS = ("run", "epochs", "validation loss", *_MASKS)
 
 
@@ -27,7 +27,7 @@ def epochs_markdown(results: Path, runs: Iterable[str]) -> str:
     for run in runs:
         journal = read_journal(results / run)
         tried = [line for line in journal if line["kind"] == "validation"]
-        shown = [line for line in tried if len(tried) <= _MOST_SHOWN or line["epoch"] % 5 == 0]
+        shown = [line for line in tried if len(tried) <= _MOST_SHOWN or line["epoch"] % 5 == 0 or line is tried[-1]]
         rows.append(
             [
                 run,
@@ -42,7 +42,7 @@ def epochs_markdown(results: Path, runs: Iterable[str]) -> str:
     lowest = sum(min(lines, key=lambda line: line["loss"]) is lines[-1] for lines in candidates)
     note = (
         f"Masks: the first {MOST_MEASURED} val pictures, one look, no CRF. Of a run that was validated after "
-        f"every epoch, each fifth is shown. Of {len(candidates)} runs the last of the "
+        f"every epoch, each fifth is shown, and all are counted. Of {len(candidates)} runs the last of the "
         f"epochs that may be kept has the best masks in {best[0]} under predicted tags and in {best[1]} under true "
         f"tags, and the lowest loss in {lowest}."
     )
