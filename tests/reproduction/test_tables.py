@@ -14,6 +14,7 @@ from tagseg.reproduction.markdown import table_markdown
 from tagseg.reproduction.measurements import MEASUREMENTS
 from tagseg.reproduction.paper import RUNS, TABLES
 from tagseg.reproduction.publish import publish
+from tagseg.training.journal import Journal
 from tagseg.training.recipe import recipe_names
 from tests.reproduction.made import write_evaluation, write_training
 
@@ -105,6 +106,18 @@ def test_epochs_come_from_the_journal(tmp_path: Path) -> None:
     # The method's first epoch trains no masks, so its second has the lowest loss of those that may be kept.
     assert "Of 2 runs" in markdown
     assert "best masks in 2 under predicted tags and in 2 under true tags, and the lowest loss in 1." in markdown
+
+
+def test_of_many_epochs_every_fifth_is_shown_and_all_count(tmp_path: Path) -> None:
+    """The seventh epoch is the last and shown, and the sixth, which is not, has the best masks."""
+    write_training(tmp_path, "resnet50")
+    journal = Journal(tmp_path / "resnet50")  # a new one, in place of what was written
+    for epoch in range(1, 8):
+        masks = dict.fromkeys(("mIoU predicted-tags", "mIoU true-tags"), 60.0 if epoch == 6 else 50.0)
+        journal.write("validation", 20 * epoch, epoch=epoch, loss=2.0, **masks)
+    markdown = " ".join(epochs_markdown(tmp_path, RUNS).split())
+    assert "| resnet50 | 5, 7 | 2.000, 2.000 | 50.0, 50.0 | 50.0, 50.0 |" in markdown
+    assert "best masks in 0 under predicted tags and in 0 under true tags" in markdown
 
 
 def test_publishing_keeps_numbers_and_no_folder_of_the_machine(tmp_path: Path) -> None:
