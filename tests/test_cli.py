@@ -103,6 +103,19 @@ def test_train_predict_evaluate_report(photos: Path, trained: Path, tmp_path: Pa
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
+def test_a_model_and_pictures_of_ones_own_are_timed_without_and_with_crf(
+    photos: Path, trained: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "few.csv").write_text("".join((photos / "photos.csv").open().readlines()[:3]))
+    data = ["--data", str(tmp_path / "few.csv"), "--images", str(photos / "pictures"), "--masks", str(photos / "truth")]
+    done = CliRunner().invoke(app, ["bench", "evaluate", "--model", str(trained), *data, "--device", "cpu", "--json"])
+    assert done.exit_code == 0, done.output
+    (report,) = json.loads(done.stdout)
+    (table,) = report["findings"]["tables"]
+    assert [row["name"] for row in table["rows"]] == ["without CRF", "with CRF"]
+    assert all(row["pictures"] == 2 and len(row["rounds"]) == 5 for row in table["rows"])
+
+
 def test_tuning_on_masks_says_so(photos: Path, trained: Path) -> None:
     done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--tune-on-masks"])
     assert "TUNED ON MASKS" in done.output
@@ -261,6 +274,10 @@ def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: py
         (["evaluate", "nowhere", "shapes:2"], "nowhere: does not exist"),
         (["check", "nowhere.csv"], "nowhere.csv"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
+        (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),
+        (["bench", "evaluate", "--model", "default"], "needs a model and pictures with masks; add --model and --data"),
+        (["bench", "evaluate", "--model", "default", "--images", "pictures"], "add --data"),
+        (["bench", "pamr", "--cutoff", "0.1"], "are for the benchmark evaluate; name it"),
     ],
 )
 def test_wrong_paths_are_named_in_one_line(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:

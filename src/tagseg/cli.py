@@ -261,18 +261,35 @@ def recipes(
         print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes().items()))
 
 
-@app.command(epilog="Example: `tagseg bench pamr crf`")
+@app.command(epilog="Example: `tagseg bench pamr crf`, `tagseg bench evaluate --model runs/a --data val.csv`")
 def bench(
-    what: Annotated[list[str] | None, typer.Argument(help="Any of pamr, crf, train, predict; all by default.")] = None,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="Any of pamr, crf, train, predict; all by default. Or evaluate, for a model of your own."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="For evaluate: a run's folder, a model's file, or default.")] = None,
+    data: Annotated[str | None, typer.Option(help="For evaluate: pictures with masks, as tagseg evaluate.")] = None,
+    images: Images = None,
+    split: Split = None,
+    masks: Masks = None,
+    cutoff: Cutoff = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 and so on.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure the fast paths on this machine, beside what they replace."""
     from tagseg.benchmarks.show import show
 
+    if data is None and (images or split or masks):
+        raise ValueError("--images, --split and --masks say where the pictures of --data are; add --data")
     messages = Console(stderr=True)
+    takes = {"evaluate": "all pictures twelve times, six without CRF and six with it"}
     reports = tagseg.bench(
-        what or (), device=device, on_start=lambda name: messages.print(f"measuring {name}: some minutes on a CPU ...")
+        what or (),
+        model=model,
+        data=_source(data, images, split, masks) if data is not None else None,
+        cutoff=cutoff,
+        device=device,
+        on_start=lambda name: messages.print(f"measuring {name}: {takes.get(name, 'some minutes on a CPU')} ..."),
     )
     if json:
         print(dump_json([asdict(report) for report in reports], indent=1))

@@ -46,6 +46,13 @@ def test_tables_have_ratio_and_memory(report: Report) -> None:
     assert "500.00" in console.export_text()
 
 
+def test_tables_show_how_far_rounds_differ() -> None:
+    table = Table("a job", (Row("slow", 2.0, None, rounds=(3.0, 1.0, 2.0)), Row("unknown", 1.0, None)))
+    rounds = measure("job", lambda _: Findings((table,)), torch.device("cpu"))
+    assert "| slow | 2 s | 1 s to 3 s | 1.00 | - |\n| unknown | 1 s | - | 2.00 | - |" in markdown(rounds)
+    assert Report.parse(json.loads(json.dumps(asdict(rounds)))) == rounds
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(2.5, "2.5 s"), (0.01234, "12.3 ms"), (2e-6, "2 µs"), (3e-8, "3.0e-08 s")]
 )
@@ -77,7 +84,7 @@ def test_the_docs_show_what_was_measured() -> None:
 
 
 def test_an_unknown_benchmark_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown benchmark 'speed'; known: crf, pamr, predict, train"):
+    with pytest.raises(ValueError, match="unknown benchmark 'speed'; known: crf, evaluate, pamr, predict, train"):
         tagseg.bench(["speed"])
 
 

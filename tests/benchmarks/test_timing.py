@@ -21,6 +21,16 @@ def test_compares_memory_with_what_is_held_between_calls() -> None:
     assert all(row.seconds > 0 for row in table.rows)
 
 
+def test_a_long_job_warms_up_once_and_has_each_round_kept() -> None:
+    calls: list[str] = []
+    ways = [Contender(name, lambda name=name: calls.append(name)) for name in ("one", "other")]  # type: ignore[misc]
+    table = compare("long", ways, device=CPU, rounds=3, long=True)
+    assert calls == ["one", "other"] * 4
+    for row in table.rows:
+        assert len(row.rounds) == 3
+        assert row.seconds == sorted(row.rounds)[1]
+
+
 def test_ratios_are_by_picture() -> None:
     table = Table("t", (Row("one", 2.0, None, pictures=1), Row("eight", 4.0, None, pictures=8)))
     assert [table.times_faster(row) for row in table.rows] == [1, 4]

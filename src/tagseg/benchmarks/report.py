@@ -39,11 +39,15 @@ class Report:
     def parse(cls, values: dict[str, Any]) -> Self:
         """From what `dataclasses.asdict` made of one, by way of JSON."""
         found = values["findings"]
-        tables = tuple(Table(t["title"], tuple(Row(**row) for row in t["rows"]), t["note"]) for t in found["tables"])
+        tables = tuple(Table(t["title"], tuple(map(_row, t["rows"])), t["note"]) for t in found["tables"])
         growths = tuple(
             Growth(g["title"], g["along"], tuple((x, y) for x, y in g["points"]), g["slope"]) for g in found["growths"]
         )
         return cls(**{**values, "findings": Findings(tables, growths)})
+
+
+def _row(values: dict[str, Any]) -> Row:
+    return Row(**{**values, "rounds": tuple(values.get("rounds", ()))})
 
 
 def measure(what: str, run: Callable[[torch.device], Findings], device: torch.device) -> Report:

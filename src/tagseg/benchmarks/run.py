@@ -1,16 +1,19 @@
 """`tagseg bench`: the benchmarks by name."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
 from tagseg._checks import unknown_name
 from tagseg.benchmarks.crf import bench_crf
+from tagseg.benchmarks.evaluate import open_evaluate
 from tagseg.benchmarks.pamr import bench_pamr
 from tagseg.benchmarks.predict import bench_predict
 from tagseg.benchmarks.report import Report, measure
 from tagseg.benchmarks.timing import Findings
 from tagseg.benchmarks.train import bench_train
+from tagseg.source import Source
 
 BENCHMARKS: dict[str, Callable[[torch.device], Findings]] = {
     "pamr": bench_pamr,
@@ -18,15 +21,26 @@ BENCHMARKS: dict[str, Callable[[torch.device], Findings]] = {
     "train": bench_train,
     "predict": bench_predict,
 }
+_EVALUATE = "evaluate"  # needs a model and pictures, so it is not among those that are run by default
 
 
 def bench(
-    what: Sequence[str] = (), *, device: str = "auto", on_start: Callable[[str], None] | None = None
+    what: Sequence[str] = (),
+    *,
+    model: str | Path | None = None,
+    data: str | Path | Source | None = None,
+    cutoff: float | None = None,
+    device: str = "auto",
+    on_start: Callable[[str], None] | None = None,
 ) -> list[Report]:
     """Measure the fast paths beside what they replace, in one run on one machine.
 
     Args:
-        what: any of `pamr`, `crf`, `train`, `predict`; all of them by default.
+        what: any of `pamr`, `crf`, `train`, `predict`; all of them by default. Or `evaluate`: a model of your own over
+            pictures of your own, without and with CRF.
+        model: for `evaluate`, a run's folder, a model's file or `default`.
+        data: for `evaluate`, pictures with masks.
+        cutoff: for `evaluate`, the least score with which a class is kept; the paper's is .1.
         device: `auto` takes the first GPU if there is one.
         on_start: called with the name of each benchmark before it starts.
 
@@ -34,14 +48,21 @@ def bench(
         What was found, in the order of the names.
     """
     for name in what:
-        if name not in BENCHMARKS:
-            raise unknown_name("benchmark", name, tuple(BENCHMARKS))
+        if name not in (*BENCHMARKS, _EVALUATE):
+            raise unknown_name("benchmark", name, (*BENCHMARKS, _EVALUATE))
+    if _EVALUATE not in what and (model is not None or data is not None or cutoff is not None):
+        raise ValueError("a model, data and a cut-off are for the benchmark evaluate; name it, or leave them out")
     place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} was asked for, but torch sees no GPU here; use auto or cpu")
+    jobs = dict(BENCHMARKS)
+    if _EVALUATE in what:
+        if model is None or data is None:
+            raise ValueError("the benchmark evaluate needs a model and pictures with masks; add --model and --data")
+        jobs[_EVALUATE] = open_evaluate(model, data, cutoff=cutoff, device=place)
     reports = []
     for name in what or BENCHMARKS:
         if on_start is not None:
             on_start(name)
-        reports.append(measure(name, BENCHMARKS[name], place))
+        reports.append(measure(name, jobs[name], place))
     return reports

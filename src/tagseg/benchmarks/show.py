@@ -43,10 +43,19 @@ def markdown(report: Report) -> str:
 def cells(table: Table) -> Iterator[list[str]]:
     """The table's header, then its rows."""
     counts = any(row.pictures for row in table.rows)
-    yield ["way", "time", *(["pictures a second"] if counts else []), "times faster", "memory"]
+    ranges = any(row.rounds for row in table.rows)
+    yield [
+        "way",
+        "time",
+        *(["least to most"] if ranges else []),
+        *(["pictures a second"] if counts else []),
+        "times faster",
+        "memory",
+    ]
     for row in table.rows:
+        reach = [f"{duration(min(row.rounds))} to {duration(max(row.rounds))}" if row.rounds else "-"] if ranges else []
         rate = [f"{row.pictures / row.seconds:,.1f}" if row.pictures else "-"] if counts else []
-        yield [row.name, duration(row.seconds), *rate, f"{table.times_faster(row):.2f}", _memory(row)]
+        yield [row.name, duration(row.seconds), *reach, *rate, f"{table.times_faster(row):.2f}", _memory(row)]
 
 
 def growth_lines(growths: tuple[Growth, ...]) -> Iterator[str]:
@@ -62,7 +71,7 @@ def growth_lines(growths: tuple[Growth, ...]) -> Iterator[str]:
 def machine_line(report: Report) -> str:
     """Where and when it was measured, and with what."""
     machine = report.machine
-    where = machine.get("gpu") or f"{machine['processor']}, {machine['threads']} threads"
+    where = f"{machine.get('gpu') or machine['processor']}, {machine['threads']} threads"
     packages = ", ".join(f"{name} {number}" for name, number in report.versions.items())
     return f"`tagseg bench {report.what}` on {where}, {report.date}; {packages}."
 

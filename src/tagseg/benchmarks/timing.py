@@ -40,12 +40,14 @@ class Row:
         seconds: of one call, the median of all rounds.
         extra_bytes: the most that it held at once beyond its input; None where torch does not do the work.
         pictures: how many pictures that was, if they are counted.
+        rounds: the seconds of each round, in their order.
     """
 
     name: str
     seconds: float
     extra_bytes: int | None
     pictures: int | None = None
+    rounds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,13 @@ class Findings:
 
 
 def compare(
-    title: str, contenders: Sequence[Contender], *, device: torch.device, rounds: int = 5, note: str = ""
+    title: str,
+    contenders: Sequence[Contender],
+    *,
+    device: torch.device,
+    rounds: int = 5,
+    note: str = "",
+    long: bool = False,
 ) -> Table:
     """Time the contenders in turns after a warm-up, and measure the memory of each.
 
@@ -104,15 +112,16 @@ def compare(
         device: where they run; a GPU is waited for.
         rounds: how often each has its turn.
         note: printed below the table.
+        long: a call takes seconds: one is enough to warm up, and one is a round.
     """
-    memory = [_extra_bytes(contender, device) for contender in contenders]  # warms up, too
-    repeats = [_repeats(contender.run, device) for contender in contenders]
+    memory = [_extra_bytes(contender, device, calls=1 if long else 3) for contender in contenders]  # warms up, too
+    repeats = [1 if long else _repeats(contender.run, device) for contender in contenders]
     seconds: list[list[float]] = [[] for _ in contenders]
     for _ in range(rounds):
         for own, contender, times in zip(seconds, contenders, repeats, strict=True):
             own.append(_time(contender.run, device, times))
     rows = (
-        Row(contender.name, median(own), size, contender.pictures)
+        Row(contender.name, median(own), size, contender.pictures, tuple(own))
         for contender, own, size in zip(contenders, seconds, memory, strict=True)
     )
     return Table(title, tuple(rows), note)
@@ -174,15 +183,14 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _extra_bytes(contender: Contender, device: torch.device) -> int | None:
+def _extra_bytes(contender: Contender, device: torch.device, *, calls: int) -> int | None:
     if device.type == "cuda":
         # What torch reserves, not what it hands out: graphs of launches keep memory that counts as free.
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_reserved(device)
-        contender.run()
-        contender.run()
-        contender.run()
+        for _ in range(calls):
+            contender.run()
         _wait(device)
         extra = torch.cuda.max_memory_reserved(device) - before
     else:
