@@ -80,7 +80,7 @@ def test_the_docs_show_what_was_measured() -> None:
     document, results = ROOT / "docs" / "performance.md", ROOT / "results" / "performance"
     assert filled(document.read_text(), results) == document.read_text()
     whats = {report.what for file in results.glob("*.json") for report in read_reports(file)}
-    assert whats == {"pamr", "crf", "train", "predict"}
+    assert whats == {"pamr", "crf", "train", "predict", "evaluate"}
 
 
 def test_an_unknown_benchmark_is_named() -> None:
