@@ -276,7 +276,12 @@ def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: py
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),
         (["bench", "evaluate", "--model", "default"], "needs a model and pictures with masks; add --model and --data"),
-        (["bench", "evaluate", "--model", "default", "--images", "pictures"], "add --data"),
+        (["bench", "evaluate", "--model", "default", "--images", "pictures"], "belong to --data"),
+        (
+            ["bench", "evaluate", "--model", "default", "--data", "shapes:2", "--cutoff", "7"],
+            "scores from 0 to 1, got 7",
+        ),
+        (["bench", "pamr", "--device", "gpu"], "unknown device 'gpu'; known: auto, cpu, cuda"),
         (["bench", "pamr", "--cutoff", "0.1"], "are for the benchmark evaluate; name it"),
     ],
 )

@@ -268,7 +268,7 @@ def bench(
         typer.Argument(help="Any of pamr, crf, train, predict; all by default. Or evaluate, for a model of your own."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="For evaluate: a run's folder, a model's file, or default.")] = None,
-    data: Annotated[str | None, typer.Option(help="For evaluate: pictures with masks, as tagseg evaluate.")] = None,
+    data: Annotated[str | None, typer.Option(help="For evaluate: pictures with masks.")] = None,
     images: Images = None,
     split: Split = None,
     masks: Masks = None,
@@ -280,9 +280,11 @@ def bench(
     from tagseg.benchmarks.show import show
 
     if data is None and (images or split or masks):
-        raise ValueError("--images, --split and --masks say where the pictures of --data are; add --data")
+        raise ValueError(
+            "--images, --split and --masks belong to --data of the benchmark evaluate; add it, or leave them out"
+        )
     messages = Console(stderr=True)
-    takes = {"evaluate": "all pictures twelve times, six without CRF and six with it"}
+    takes = {"evaluate": "all pictures several times, without CRF and with it"}
     reports = tagseg.bench(
         what or (),
         model=model,

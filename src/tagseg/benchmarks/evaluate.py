@@ -30,4 +30,4 @@ def open_evaluate(
     scales = ", ".join(f"{scale:g}" for scale in predictor.settings.scales)
     title = f"Evaluation, {predictor.description['backbone']}, {count:,} pictures from files to figures"
     note = f"Scales {scales}{' with flips' if predictor.settings.flip else ''}; predicted and true tags, in one pass."
-    return lambda device: Findings((compare(title, ways, device=device, note=note, long=True),))
+    return lambda place: Findings((compare(title, ways, device=place, note=note, long=True),))

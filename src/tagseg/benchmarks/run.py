@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from tagseg._checks import unknown_name
+from tagseg._device import pick_device
 from tagseg.benchmarks.crf import bench_crf
 from tagseg.benchmarks.evaluate import open_evaluate
 from tagseg.benchmarks.pamr import bench_pamr
@@ -47,14 +48,13 @@ def bench(
     Returns:
         What was found, in the order of the names.
     """
+    known = (*BENCHMARKS, _EVALUATE)
     for name in what:
-        if name not in (*BENCHMARKS, _EVALUATE):
-            raise unknown_name("benchmark", name, (*BENCHMARKS, _EVALUATE))
+        if name not in known:
+            raise unknown_name("benchmark", name, known)
     if _EVALUATE not in what and (model is not None or data is not None or cutoff is not None):
         raise ValueError("a model, data and a cut-off are for the benchmark evaluate; name it, or leave them out")
-    place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} was asked for, but torch sees no GPU here; use auto or cpu")
+    place = pick_device(device)
     jobs = dict(BENCHMARKS)
     if _EVALUATE in what:
         if model is None or data is None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tagseg._checks import unknown_name
+from tagseg._device import pick_device
 from tagseg.data.dataset import Pixels
 from tagseg.inference.prepared import prepare
 from tagseg.inference.segment import Choose, Found, begin_segment
@@ -54,7 +55,8 @@ class Engine:
                 f"max_pixels must be at least {SMALLEST_TILE**2}, a tile of {SMALLEST_TILE} x {SMALLEST_TILE}, got "
                 f"{max_pixels}"
             )
-        self.device = _pick_device(device, network)
+        here = next(network.parameters()).device
+        self.device = here if device == "auto" and here.type != "cpu" else pick_device(device)
         self.network = network.to(self.device)
         self.max_pixels = max_pixels
         self.half = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
@@ -126,18 +128,3 @@ def _has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
-def _pick_device(name: str, network: Network) -> torch.device:
-    if name == "auto":
-        here = next(network.parameters()).device
-        if here.type != "cpu":
-            return here
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"unknown device {name!r}; known: auto, cpu, cuda, cuda:1 and so on") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} was asked for, but torch sees no GPU here; use auto or cpu")
-    return device
