@@ -138,33 +138,34 @@ def norms(network: nn.Module) -> int:
     return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
 
 
-@pytest.mark.parametrize(
-    ("build", "left"),
-    [
-        (partial(tagseg.build_model, "resnet50", 2), 0),
-        (partial(tagseg.build_model, "resnet18", 2, gci="paper"), 0),
-        (partial(tagseg.build_model, "resnet18", 2, gate="none"), 0),
-        (partial(tagseg.build_cam, "resnet18", 2), 0),
-        (partial(tagseg.build_cam, "vgg16", 2), 0),
-        (partial(tagseg.build_cam, "wideresnet38", 2), 17),  # most of its batch norms come before a convolution
-        (partial(tagseg.build_cam, "mobilenetv2_100", 2), 0),
-        (partial(tagseg.build_model, "tf_efficientnet_lite0", 2), 0),
-        (partial(tagseg.build_cam, "convnext_tiny", 2), 0),
-        (partial(tagseg.build_cam, "densenet121", 2), 62),
-        (partial(tagseg.build_cam, "regnety_002", 2), 0),
-        (partial(tagseg.build_cam, "hrnet_w18_small", 2), 0),
-        (partial(tagseg.build_cam, "ghostnet_100", 2), 0),
-        (partial(tagseg.build_cam, "inception_v3", 2), 0),
-        (partial(cam_on, TwoReaders), 1),
-        (partial(cam_on, ChangedInPlace), 1),
-        (partial(cam_on, SeenThroughAView), 1),
-        (partial(cam_on, ChangedArgument), 2),
-        (partial(cam_on, Unusual), 0),
-        (partial(cam_on, OneValue), 0),
-        (partial(cam_on, Hidden), 2),
-        (partial(cam_on, Busy), 1),
-    ],
-)
+# And how many batch norms are left.
+BUILDS = [
+    (partial(tagseg.build_model, "resnet50", 2), 0),
+    (partial(tagseg.build_model, "resnet18", 2, gci="paper"), 0),
+    (partial(tagseg.build_model, "resnet18", 2, gate="none"), 0),
+    (partial(tagseg.build_cam, "resnet18", 2), 0),
+    (partial(tagseg.build_cam, "vgg16", 2), 0),
+    (partial(tagseg.build_cam, "wideresnet38", 2), 17),  # most of its batch norms come before a convolution
+    (partial(tagseg.build_cam, "mobilenetv2_100", 2), 0),
+    (partial(tagseg.build_model, "tf_efficientnet_lite0", 2), 0),
+    (partial(tagseg.build_cam, "convnext_tiny", 2), 0),
+    (partial(tagseg.build_cam, "densenet121", 2), 62),
+    (partial(tagseg.build_cam, "regnety_002", 2), 0),
+    (partial(tagseg.build_cam, "hrnet_w18_small", 2), 0),
+    (partial(tagseg.build_cam, "ghostnet_100", 2), 0),
+    (partial(tagseg.build_cam, "inception_v3", 2), 0),
+    (partial(cam_on, TwoReaders), 1),
+    (partial(cam_on, ChangedInPlace), 1),
+    (partial(cam_on, SeenThroughAView), 1),
+    (partial(cam_on, ChangedArgument), 2),
+    (partial(cam_on, Unusual), 0),
+    (partial(cam_on, OneValue), 0),
+    (partial(cam_on, Hidden), 2),
+    (partial(cam_on, Busy), 1),
+]
+
+
+@pytest.mark.parametrize(("build", "left"), BUILDS)
 def test_the_form_for_gpus_says_the_same(build: Callable[[], Network], left: int) -> None:
     assert_says_the_same(build, left, for_gpu=True)
 
@@ -172,6 +173,23 @@ def test_the_form_for_gpus_says_the_same(build: Callable[[], Network], left: int
 @pytest.mark.parametrize("backbone", ["resnet50", "tf_efficientnet_lite0"])
 def test_the_form_for_cpus_says_the_same(backbone: str) -> None:
     assert_says_the_same(partial(tagseg.build_model, backbone, 2), 0, for_gpu=False)
+
+
+@pytest.mark.parametrize(("build", "left"), BUILDS)
+def test_the_form_for_cpus_says_the_same_in_half_precision(build: Callable[[], Network], left: int) -> None:
+    """However often it sees a size: weights that are kept are not those of the first time."""
+    torch.manual_seed(0)
+    network = with_statistics(build())
+    prepared = prepare(network, half=True, for_gpu=False)
+    x = torch.rand(2, 3, 65, 80)
+    with torch.inference_mode():
+        exact = network(x).scores
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rounding = relative_error(network(x).scores, exact)
+            first, *others = (prepared(x.to(memory_format=torch.channels_last)).scores for _ in range(3))
+    assert_close(first, exact, tolerance=1e-2 + 4 * rounding)
+    assert all(torch.equal(other, first) for other in others)
+    assert norms(prepared) == left
 
 
 def assert_says_the_same(build: Callable[[], Network], left: int, *, for_gpu: bool) -> None:

@@ -4,7 +4,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
@@ -23,22 +22,25 @@ class PeakBytes(TorchDispatchMode):
     ) -> Any:
         for value in tree_iter((args, kwargs)):
             if isinstance(value, Tensor):
-                self._know(value.untyped_storage(), new=False)
+                self._know(value, new=False)
         result = func(*args, **(kwargs or {}))
         for value in tree_iter(result):
             if isinstance(value, Tensor):
-                self._know(value.untyped_storage(), new=True)
+                self._know(value, new=True)
         return result
 
-    def _know(self, storage: torch.UntypedStorage, *, new: bool) -> None:
-        """Count a storage that is new, and remember it until it is freed: its address may then be another's."""
-        key, size = storage._cdata, storage.nbytes() if new else 0
+    def _know(self, tensor: Tensor, *, new: bool) -> None:
+        """Count memory that is new, and remember it until it is freed: its address may then be another's."""
+        # What oneDNN has sorted for itself has no storage that torch knows.
+        owner: Any = tensor if tensor.is_mkldnn else tensor.untyped_storage()
+        key, size = owner._cdata, tensor.nbytes if tensor.is_mkldnn else owner.nbytes()
         if key in self._seen:
             return
+        size = size if new else 0
         self._seen.add(key)
         self.now += size
         self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._free, key, size)
+        weakref.finalize(owner, self._free, key, size)
 
     def _free(self, key: int, size: int) -> None:
         self._seen.discard(key)

@@ -1,5 +1,6 @@
 """Dilated convolutions that do not multiply padding: the ASPP reaches farther than most pictures at stride 16."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -28,10 +29,15 @@ class Dilated(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Convolve maps, [B, C, h, w]; the argument has the name that torch gives it."""
-        taps, padding = [], []
-        for size, dilation, side in zip(input.shape[-2:], self.conv.dilation, self.conv.kernel_size, strict=True):
-            reach = min(side // 2, (size - 1) // dilation)  # in taps, to either side of the central one
-            taps.append(slice(side // 2 - reach, side // 2 + reach + 1))
-            padding.append(reach * dilation)
-        weight = self.conv.weight[:, :, taps[0], taps[1]]
+        weight, padding = seen_taps(self.conv, input.shape)
         return F.conv2d(input, weight, self.conv.bias, 1, padding, self.conv.dilation, self.conv.groups)
+
+
+def seen_taps(conv: nn.Conv2d, shape: torch.Size) -> tuple[Tensor, list[int]]:
+    """The weights of the taps that see some of maps of a shape, [B, C, h, w], and the padding that is left."""
+    taps, padding = [], []
+    for size, dilation, side in zip(shape[-2:], conv.dilation, conv.kernel_size, strict=True):
+        reach = min(side // 2, (size - 1) // dilation)  # in taps, to either side of the central one
+        taps.append(slice(side // 2 - reach, side // 2 + reach + 1))
+        padding.append(reach * dilation)
+    return conv.weight[:, :, taps[0], taps[1]], padding

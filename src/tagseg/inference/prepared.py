@@ -13,6 +13,7 @@ from tagseg.inference.dilated import Dilated
 from tagseg.inference.early import EarlyJoin
 from tagseg.inference.fused import fuse
 from tagseg.inference.graphs import bypass, draw_graphs, graphs_of, sole_calls, tidy
+from tagseg.inference.packed import Packed
 from tagseg.inference.unplanned import Unplanned
 from tagseg.models.network import Network
 from tagseg.models.segmenter import Segmenter
@@ -43,16 +44,17 @@ def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Net
         for module in copy.modules():
             if isinstance(module, nn.Conv2d):
                 module.to(torch.bfloat16)
-    if for_gpu:
-        for graph in graphs_of(copy):
-            fuse(graph)
-    for name, module in list(copy.named_modules()):
-        if not isinstance(module, nn.Conv2d):
-            continue
-        if for_gpu and Unplanned.fits(module):
-            copy.set_submodule(name, Unplanned(module))
-        elif type(module) is nn.Conv2d and Dilated.fits(module):
-            copy.set_submodule(name, Dilated(module))
+    kind = Unplanned if for_gpu else Packed
+    for graph in graphs_of(copy):
+        fuse(graph, kind)
+    for parent in list(copy.modules()):
+        for name, child in parent.named_children():
+            if not isinstance(child, nn.Conv2d) or isinstance(parent, Packed):
+                continue
+            if kind.fits(child):
+                parent.add_module(name, kind(child))
+            elif type(child) is nn.Conv2d and Dilated.fits(child):
+                parent.add_module(name, Dilated(child))
     return copy.to(memory_format=torch.channels_last)
 
 
