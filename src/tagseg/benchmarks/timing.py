@@ -195,6 +195,7 @@ def _extra_bytes(contender: Contender, device: torch.device, *, calls: int) -> i
         extra = torch.cuda.max_memory_reserved(device) - before
     else:
         with PeakBytes() as memory:
-            contender.run()
+            for _ in range(calls):
+                contender.run()
         extra = memory.peak
     return extra + contender.held if extra else None
