@@ -1,5 +1,6 @@
 """What a benchmark found, with the machine, the date and the versions that it holds for."""
 
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
 import torch
 
 from tagseg._cores import usable_cores
@@ -60,7 +60,7 @@ def _machine(device: torch.device) -> dict[str, Any]:
         "processor": _processor(),
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "device": device.type,
     }
     if device.type == "cuda":

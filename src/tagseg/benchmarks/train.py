@@ -18,7 +18,6 @@ from tagseg.benchmarks.materialised import materialised_pamr
 from tagseg.benchmarks.photos import photo_like
 from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
 from tagseg.data import ImageTags
-from tagseg.data.cached import cached
 from tagseg.data.files import FilePictures, FileRef
 from tagseg.models import Network, build_model
 from tagseg.training.augment import TrainingPictures, finish
@@ -146,7 +145,7 @@ class TrainingSteps:
 
 
 def _compare_readers() -> Table:
-    """The loader alone, from JPEG files and from decoded arrays."""
+    """The loader alone, from JPEG files."""
     workers = max(1, usable_cores() - 1)
     # Workers that read ahead may still be writing when all is measured.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -158,15 +157,11 @@ def _compare_readers() -> Table:
             files.append(FileRef(file))
         tags = torch.zeros(_FILES, len(_CLASSES))
         plain = ImageTags(_CLASSES, [str(index) for index in range(_FILES)], tags, FilePictures(tuple(files)))
-        kept = cached(plain, Path(folder) / "decoded")
         epochs = 10_000  # more than anyone will ask for
-        readers = [
-            Contender(name, partial(next, _epochs(data, epochs, workers)), pictures=_FILES // 16 * 16)
-            for name, data in (("decoded each time", plain), ("decoded once", kept))
-        ]
+        reader = Contender("loader", partial(next, _epochs(plain, epochs, workers)), pictures=_FILES // 16 * 16)
         return compare(
             f"Reading {_FILES} JPEG files of 500 x 375 for training: crop 448, {workers} worker processes",
-            readers,
+            [reader],
             device=torch.device("cpu"),
             rounds=3,
         )

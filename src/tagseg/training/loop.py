@@ -19,7 +19,6 @@ from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
 from tagseg._kernels import can_compile
-from tagseg.data.cached import cached, removed_at_the_end
 from tagseg.data.dataset import ImageTags
 from tagseg.models import Network, save_model
 from tagseg.models.files import MODEL_FILE
@@ -35,7 +34,6 @@ from tagseg.training.validation import Validation, validate
 
 STEPS_BETWEEN_LOGS = 10
 STEPS_WORTH_COMPILING = 2000
-DECODED = "decoded"  # the folder for decoded pictures, while the run lasts
 Measure = Callable[[Network], dict[str, float]]
 
 
@@ -102,7 +100,7 @@ def fit(
         process=accelerator.process_index,
     )
     schedule.start = progress.step
-    pictures = TrainingPictures(cached(train, out / DECODED), recipe.pictures, settings.seed)
+    pictures = TrainingPictures(train, recipe.pictures, settings.seed)
     batches = iter(
         DataLoader(
             pictures,
@@ -113,7 +111,7 @@ def fit(
         )
     )
     held_out = DataLoader(
-        ValidationPictures(cached(validation, out / DECODED), recipe.pictures),
+        ValidationPictures(validation, recipe.pictures),
         recipe.validation.batch,
         num_workers=workers,
         worker_init_fn=_leave_signals_to_the_main_process,
@@ -138,7 +136,6 @@ def fit(
         journal.write("session", progress.step, session=progress.sessions, processes=accelerator.num_processes)
     began, seconds_before, logged = time.monotonic(), progress.seconds, _Average()
     with (
-        removed_at_the_end(out / DECODED),
         _stop_signals() as stop,
         Display(schedule.steps, start=progress.step, quiet=not main) as display,
     ):
