@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg._checks import require_shape, unknown_name
-from tagseg.training.enlarged import enlarged_cross_entropy
 from tagseg.training.pseudo import IGNORE, check_labels
 
 # Eq. 6, which PyTorch has: the mean over classes and pictures of the binary cross-entropy of the scores.
@@ -54,6 +53,21 @@ def picture_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting:
         share = torch.where(accepted, supervised[:, 0], 0.0)
         losses = losses * share / share.sum().clamp_min(1)
     return losses
+
+
+def enlarged_cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor) -> Tensor:
+    """Each picture's weighted cross-entropy, averaged over all of its pixels, [B].
+
+    Args:
+        logits: scores per pixel, [B, K, h, w]; enlarged to the labels' size (bilinear, corners aligned).
+        labels: a class for each pixel, or a negative number for pixels that do not count, int64 [B, H, W].
+        class_weights: the weight of each class's pixels, [B, K]; no gradient goes there.
+    """
+    enlarged = F.interpolate(logits, size=labels.shape[-2:], mode="bilinear", align_corners=True)
+    counted = labels.clamp_min(0)
+    losses = F.cross_entropy(enlarged, counted, reduction="none").flatten(1)
+    weights = class_weights.gather(1, counted.flatten(1)).masked_fill(labels.flatten(1) < 0, 0)
+    return (losses * weights).mean(1)
 
 
 def _check(logits: Tensor, pseudo: Tensor, labels: Tensor, weighting: str, reduction: str) -> None:
