@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import tagseg
-from tagseg.inference.dilated import Dilated
 from tagseg.inference.prepared import prepare
 from tagseg.models import CAM, ModelConfig, Network
 from tagseg.models.backbones import Backbone
@@ -177,7 +176,6 @@ def test_the_form_for_cpus_says_the_same(backbone: str) -> None:
 
 @pytest.mark.parametrize(("build", "left"), BUILDS)
 def test_the_form_for_cpus_says_the_same_in_half_precision(build: Callable[[], Network], left: int) -> None:
-    """However often it sees a size: weights that are kept are not those of the first time."""
     torch.manual_seed(0)
     network = with_statistics(build())
     prepared = prepare(network, half=True, for_gpu=False)
@@ -186,9 +184,8 @@ def test_the_form_for_cpus_says_the_same_in_half_precision(build: Callable[[], N
         exact = network(x).scores
         with torch.autocast("cpu", dtype=torch.bfloat16):
             rounding = relative_error(network(x).scores, exact)
-            first, *others = (prepared(x.to(memory_format=torch.channels_last)).scores for _ in range(3))
-    assert_close(first, exact, tolerance=1e-2 + 4 * rounding)
-    assert all(torch.equal(other, first) for other in others)
+            found = prepared(x.to(memory_format=torch.channels_last)).scores
+    assert_close(found, exact, tolerance=1e-2 + 4 * rounding)
     assert norms(prepared) == left
 
 
@@ -216,20 +213,6 @@ def test_a_prepared_network_can_be_copied_and_sent() -> None:
         expected = prepared(x).scores
         for other in (deepcopy(prepared), pickle.loads(pickle.dumps(prepared))):
             assert torch.equal(other(x).scores, expected)
-
-
-@pytest.mark.parametrize("size", [(1, 1), (5, 30), (12, 13), (25, 36), (24, 80)])
-@pytest.mark.parametrize("dilation", [2, 12, 24, 36])
-def test_taps_on_padding_are_not_missed(size: tuple[int, int], dilation: int) -> None:
-    conv = nn.Conv2d(3, 4, 3, padding=dilation, dilation=dilation)
-    assert Dilated.fits(conv)
-    x = torch.rand(2, 3, *size)
-    assert_close(Dilated(conv)(x), conv(x))
-
-
-def test_only_centred_dilated_convolutions_fit() -> None:
-    for options in ({"padding": 1}, {"dilation": 2}, {"padding": 2, "dilation": 2, "stride": 2}):
-        assert not Dilated.fits(nn.Conv2d(3, 4, 3, **options))  # type: ignore[arg-type]
 
 
 def test_the_network_itself_stays_as_it_is() -> None:

@@ -31,9 +31,8 @@ class PeakBytes(TorchDispatchMode):
 
     def _know(self, tensor: Tensor, *, new: bool) -> None:
         """Count memory that is new, and remember it until it is freed: its address may then be another's."""
-        # What oneDNN has sorted for itself has no storage that torch knows.
-        owner: Any = tensor if tensor.is_mkldnn else tensor.untyped_storage()
-        key, size = owner._cdata, tensor.nbytes if tensor.is_mkldnn else owner.nbytes()
+        owner: Any = tensor.untyped_storage()
+        key, size = owner._cdata, owner.nbytes()
         if key in self._seen:
             return
         size = size if new else 0

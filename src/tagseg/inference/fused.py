@@ -10,17 +10,16 @@ from timm.layers.conv2d_same import Conv2dSame
 from torch import fx, nn
 
 from tagseg.inference.graphs import bypass, sole_calls, tidy
-from tagseg.inference.packed import Packed
 from tagseg.inference.unplanned import Unplanned
 
 _SUMS = (operator.add, operator.iadd, torch.add)
 _LIMITS = {F.relu: inf, torch.relu: inf, nn.ReLU: inf, F.relu6: 6.0, nn.ReLU6: 6.0}  # the most that each lets through
 
 
-def fuse(graph: fx.GraphModule, kind: type[Unplanned] | type[Packed]) -> None:
+def fuse(graph: fx.GraphModule) -> None:
     """Make one module of a convolution and the sum, the ReLU or both behind it, where nobody reads what is between."""
     for conv, module in list(sole_calls(graph, nn.Conv2d, Conv2dSame)):
-        if not kind.fits(module) or conv.kwargs:
+        if not Unplanned.fits(module) or conv.kwargs:
             continue
         total = conv.next
         if _adds(graph, total, conv):
@@ -30,7 +29,7 @@ def fuse(graph: fx.GraphModule, kind: type[Unplanned] | type[Packed]) -> None:
         limit = _limit(graph, readers[0]) if len(readers) == 1 else None
         if limit is not None:
             bypass(readers[0], conv)
-        graph.set_submodule(str(conv.target), kind(module, limit=limit))
+        graph.set_submodule(str(conv.target), Unplanned(module, limit=limit))
     tidy(graph)
 
 
@@ -50,7 +49,7 @@ def _adds(graph: fx.GraphModule, node: fx.Node, conv: fx.Node) -> bool:
     return (
         node.target is not operator.iadd
         or first is conv
-        or (isinstance(made, nn.Conv2d | Unplanned | Packed) and len(other.users) == 1)
+        or (isinstance(made, nn.Conv2d | Unplanned) and len(other.users) == 1)
     )
 
 

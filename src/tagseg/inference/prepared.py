@@ -9,14 +9,10 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from tagseg._kernels import triton_runs
-from tagseg.inference.dilated import Dilated
-from tagseg.inference.early import EarlyJoin
 from tagseg.inference.fused import fuse
 from tagseg.inference.graphs import bypass, draw_graphs, graphs_of, sole_calls, tidy
-from tagseg.inference.packed import Packed
 from tagseg.inference.unplanned import Unplanned
 from tagseg.models.network import Network
-from tagseg.models.segmenter import Segmenter
 
 
 def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Network:
@@ -31,30 +27,22 @@ def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Net
     """
     copy = deepcopy(network).eval().requires_grad_(False)
     for_gpu = triton_runs(copy.mean) if for_gpu is None else for_gpu
-    on_cpu = copy.mean.device.type == "cpu" and not for_gpu
-    early = EarlyJoin.of(copy) if isinstance(copy, Segmenter) and on_cpu else None
     draw_graphs(copy)
     for graph in graphs_of(copy):
         _drop_idle(graph)
         _fold_norms(graph)
         _reuse_memory(graph)
-    if early is not None:
-        copy.set_submodule("fuse", early)
     if half:
         for module in copy.modules():
             if isinstance(module, nn.Conv2d):
                 module.to(torch.bfloat16)
-    kind = Unplanned if for_gpu else Packed
-    for graph in graphs_of(copy):
-        fuse(graph, kind)
-    for parent in list(copy.modules()):
-        for name, child in parent.named_children():
-            if not isinstance(child, nn.Conv2d) or isinstance(parent, Packed):
-                continue
-            if kind.fits(child):
-                parent.add_module(name, kind(child))
-            elif type(child) is nn.Conv2d and Dilated.fits(child):
-                parent.add_module(name, Dilated(child))
+    if for_gpu:
+        for graph in graphs_of(copy):
+            fuse(graph)
+        for parent in list(copy.modules()):
+            for name, child in parent.named_children():
+                if isinstance(child, nn.Conv2d) and Unplanned.fits(child):
+                    parent.add_module(name, Unplanned(child))
     return copy.to(memory_format=torch.channels_last)
 
 
