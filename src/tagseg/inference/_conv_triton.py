@@ -8,8 +8,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tagseg._kernels import launch, traits
-
 if TYPE_CHECKING:
     from tagseg.inference.unplanned import Unplanned
 
@@ -60,9 +58,8 @@ def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
         own = conv.pointwise, even, _precision(x.device), rows, columns, step
         kernel, options = _convolve, {"num_warps": warps, "num_stages": _STAGES}
     grid = _parts(pixels, rows), _parts(outputs, columns), 1
-    form = rows, columns, limit, wide, traits(x, part, result)
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
-        launch(kernel, grid, (*common, *own), conv.compiled, form, **options)
+        kernel[grid](*common, *own, **options)
     if added is None or part is not None:
         return result
     return conv.activate(result + added)  # one of the two is spread over the other's map

@@ -4,9 +4,6 @@ cuDNN plans a convolution anew for each size, and photographs come in hundreds o
 planning took longer than computing.
 """
 
-from collections.abc import Hashable
-from typing import Any
-
 import torch.nn.functional as F
 from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, nn
@@ -37,15 +34,11 @@ class Unplanned(nn.Module):
         # One column for each output, with the channels of a tap side by side, as they lie in a picture.
         self.matrix = nn.Parameter(conv.weight.permute(2, 3, 1, 0).flatten(0, 2).contiguous(), requires_grad=False)
         self.bias = conv.bias
-        self.compiled: dict[Hashable, Any] = {}  # what the kernel was compiled to for some form of call
         self.kernel = None
         if (self.depthwise or conv.in_channels >= _FEW_CHANNELS) and triton_runs(conv.weight):
             from tagseg.inference._conv_triton import convolve  # not before: Triton is not everywhere
 
             self.kernel = convolve
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "compiled": {}}  # compiled kernels stay in their process
 
     @staticmethod
     def fits(conv: nn.Conv2d) -> bool:

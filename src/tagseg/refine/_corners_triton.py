@@ -4,22 +4,16 @@ It gives the same bits as `_simplex`, which explains the steps: nothing may be m
 tensors have to be on the current GPU: Triton starts kernels there.
 """
 
-from collections.abc import Hashable
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from tagseg._device import to_device
-from tagseg._kernels import launch, traits
 from tagseg.refine._simplex import elevation_factors
 
 # Pixels that a program computes at once.
 _BLOCK = 64
-# Compiled kernels, by what they were compiled for.
-_compiled: dict[Hashable, Any] = {}
 
 
 def corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
@@ -35,9 +29,10 @@ def corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Ten
     codes = table.new_empty(dims + 1, pixels)
     weights = features.new_empty(dims + 1, pixels)
     rows = 1 << dims.bit_length()
-    arguments = features, factors, table, codes, weights, pixels, pixels // pictures, dims, rows, _BLOCK
-    form = features.get_device(), dims, traits(features, factors, table, codes, weights)
-    launch(_corners, (-(-pixels // _BLOCK), 1, 1), arguments, _compiled, form, enable_fp_fusion=False)
+    _corners[(triton.cdiv(pixels, _BLOCK),)](
+        features, factors, table, codes, weights, pixels, pixels // pictures, dims, rows, _BLOCK,
+        enable_fp_fusion=False,
+    )  # fmt: skip
     return codes, weights
 
 

@@ -30,7 +30,7 @@ class EqualRows:
         if triton_runs(dense):
             from tagseg.refine._sparse_triton import equal_rows_product
 
-            return equal_rows_product(self.columns, self.weights, dense)[0]
+            return equal_rows_product(self.columns, self.weights, dense)
         # Summing weighted rows of a table is what an embedding bag does, and torch has it on every device.
         return F.embedding_bag(self.columns, dense, mode="sum", per_sample_weights=self.weights)
 
@@ -57,7 +57,7 @@ class SparseRows:
             from tagseg.refine._sparse_triton import sums_of_rows, weighted_sums
 
             pieces, first_pieces = self.pieces
-            return sums_of_rows(first_pieces, weighted_sums(self.columns, pieces, self.weights, dense)[0])[0]
+            return sums_of_rows(first_pieces, weighted_sums(self.columns, pieces, self.weights, dense))
         return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.weights)
 
     def above(self, other: "SparseRows") -> "SparseRows":

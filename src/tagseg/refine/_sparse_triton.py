@@ -5,27 +5,16 @@ taken in a fixed order, so the same input gives the same bits. The number of cha
 tensors have to be on the current GPU: Triton starts kernels there.
 """
 
-from collections.abc import Callable, Hashable
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from tagseg._kernels import launch, traits
 from tagseg.refine.lattice import Lattice
 
 # Numbers that a program holds at once.
 _TILE = 1024
 # Entries of a row that a program reads at once: of many entries, and of few.
 _MANY, _FEW = 32, 4
-# Compiled kernels, by what they were compiled for.
-_compiled_equal: dict[Hashable, Any] = {}
-_compiled_ragged: dict[Hashable, Any] = {}
-
-
-# The functions start a kernel. They give its result, and what starts it again with the same arguments.
-Started = tuple[Tensor, Callable[[], object]]
 
 
 def equal_rows_product(
@@ -36,7 +25,7 @@ def equal_rows_product(
     copies: Tensor | None = None,
     *,
     out: Tensor | None = None,
-) -> Started:
+) -> Tensor:
     """The sums of weight * dense[column], or their softmax over the channels.
 
     Args:
@@ -53,37 +42,39 @@ def equal_rows_product(
     out = dense.new_empty(rows, channels) if out is None else out
     block = max(_TILE // channels, 1)
     rows_of_picture = rows if copies is None else rows // len(copies)
-    arguments = columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
-    form = dense.get_device(), entries, channels, block, traits(columns, weights, dense, scores, copies, out)
-    return out, launch(_equal_rows, (-(-rows // block), 1, 1), arguments, _compiled_equal, form)
+    _equal_rows[(triton.cdiv(rows, block),)](
+        columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
+    )
+    return out
 
 
-def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Started:
+def weighted_sums(columns: Tensor, starts: Tensor, weights: Tensor, dense: Tensor) -> Tensor:
     """The sums of weight * dense[column] over columns and weights [entries], cut at `starts` [rows]."""
     return _ragged_rows_product(columns, starts, weights, dense, len(columns), at_once=_MANY)
 
 
-def sums_of_rows(starts: Tensor, dense: Tensor) -> Started:
+def sums_of_rows(starts: Tensor, dense: Tensor) -> Tensor:
     """The sums of consecutive rows of `dense` [n, channels], cut at `starts` [rows]."""
     return _ragged_rows_product(None, starts, None, dense, len(dense), at_once=_FEW)
 
 
 def _ragged_rows_product(
     columns: Tensor | None, starts: Tensor, weights: Tensor | None, dense: Tensor, entries: int, *, at_once: int
-) -> Started:
+) -> Tensor:
     rows, channels = len(starts), dense.shape[1]
     out = dense.new_empty(rows, channels)
     block = max(_TILE // (channels * at_once), 1)
-    arguments = columns, starts, weights, dense, out, rows, entries, channels, at_once, block
-    form = dense.get_device(), channels, at_once, block, traits(columns, starts, weights, dense, out)
-    return out, launch(_ragged_rows, (-(-rows // block), 1, 1), arguments, _compiled_ragged, form)
+    _ragged_rows[(triton.cdiv(rows, block),)](
+        columns, starts, weights, dense, out, rows, entries, channels, at_once, block
+    )
+    return out
 
 
 def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tensor, iterations: int) -> None:
     """Replace `shares` by what all other pixels answer, so many times.
 
     An answer is the softmax over the slots of their scores and what the lattice gives, where a slot counts as often as
-    it has copies. From the second time on each kernel is started with the arguments of the first, which is quickest.
+    it has copies.
 
     Args:
         lattice: the sum of both kernels, over the pixels of all pictures.
@@ -92,24 +83,15 @@ def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tens
         shares: like `log_probs`, contiguous.
         iterations: how often.
     """
-    if iterations == 0:
-        return
     splat, read = lattice.splat, lattice.slice
     assert splat.pieces is not None
     pieces, first_pieces = splat.pieces
     own, scores = shares.flatten(0, 1), log_probs.flatten(0, 1)
-    values, start = weighted_sums(splat.columns, pieces, splat.weights, own)
-    starts = [start]
-    values, start = sums_of_rows(first_pieces, values)
-    starts.append(start)
-    for blur in lattice.steps:
-        values, start = equal_rows_product(blur.columns, blur.weights, values)
-        starts.append(start)
-    _, start = equal_rows_product(read.columns, read.weights, values, scores, copies, out=own)
-    starts.append(start)
-    for _ in range(iterations - 1):
-        for start in starts:
-            start()
+    for _ in range(iterations):
+        values = sums_of_rows(first_pieces, weighted_sums(splat.columns, pieces, splat.weights, own))
+        for blur in lattice.steps:
+            values = equal_rows_product(blur.columns, blur.weights, values)
+        equal_rows_product(read.columns, read.weights, values, scores, copies, out=own)
 
 
 # Sizes differ from picture to picture: compiled code must not depend on what divides them, nor on where the matrix of
