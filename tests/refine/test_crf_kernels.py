@@ -55,7 +55,7 @@ def test_corners_have_the_same_bits(dims: int, reach: float) -> None:
 @every_number_of_channels
 def test_product_with_equal_rows(channels: int) -> None:
     matrix, dense = equal_rows(1100 // channels, 3, 50), torch.randn(50, channels)
-    product = kernels.equal_rows_product(*on_device(matrix.columns, matrix.weights, dense))[0]
+    product = kernels.equal_rows_product(*on_device(matrix.columns, matrix.weights, dense))
     torch.testing.assert_close(product.cpu(), matrix @ dense)
 
 
@@ -63,8 +63,8 @@ def test_product_with_equal_rows(channels: int) -> None:
 def test_product_with_rows_in_pieces(channels: int) -> None:
     matrix, dense = skewed_rows(50), torch.randn(50, channels)
     pieces, first_pieces = cut(matrix)
-    sums, _ = kernels.weighted_sums(*on_device(matrix.columns, pieces, matrix.weights, dense))
-    product, _ = kernels.sums_of_rows(first_pieces.to(KERNEL_DEVICE), sums)
+    sums = kernels.weighted_sums(*on_device(matrix.columns, pieces, matrix.weights, dense))
+    product = kernels.sums_of_rows(first_pieces.to(KERNEL_DEVICE), sums)
     torch.testing.assert_close(product.cpu(), matrix @ dense)
 
 
@@ -85,8 +85,8 @@ def test_pieces_of_a_matrix_above_another() -> None:
     pieces, first_pieces = both.pieces
     assert torch.equal(pieces[first_pieces.long()], both.starts)
     dense = torch.randn(50, 4)
-    sums, _ = kernels.weighted_sums(*on_device(both.columns, pieces, both.weights, dense))
-    product, _ = kernels.sums_of_rows(first_pieces.to(KERNEL_DEVICE), sums)
+    sums = kernels.weighted_sums(*on_device(both.columns, pieces, both.weights, dense))
+    product = kernels.sums_of_rows(first_pieces.to(KERNEL_DEVICE), sums)
     torch.testing.assert_close(product.cpu(), torch.cat([matrix @ dense for matrix in matrices]))
 
 
