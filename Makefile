@@ -1,4 +1,4 @@
-# make demo   the whole job on built-in pictures
+# make demo   the whole job on built-in images
 # make test   every check: ruff, mypy --strict, pytest with coverage
 # make lint   the first two alone
 PYTHON ?= python3

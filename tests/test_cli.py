@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import tagseg
 from tagseg.cli import app, main
-from tagseg.data import shapes, shapes_truth
+from tagseg.data import shapes, shapes_masks
 from tagseg.training.journal import read_journal
 from tagseg.training.recipe import describe_settings
 from tests.training.small import SETTINGS
@@ -27,17 +27,17 @@ CHANGES = [argument for setting in SETTINGS for argument in ("--set", setting)]
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of tagged pictures: photos.csv, pictures/, and apart from them truth/, with masks."""
+    """A folder of tagged images: photos.csv, images/, and apart from them ground truth/, with masks."""
     folder = tmp_path_factory.mktemp("photos")
-    (folder / "pictures").mkdir()
-    (folder / "truth").mkdir()
-    data, truth = shapes(40, size=48), shapes_truth(40, size=48)
+    (folder / "images").mkdir()
+    (folder / "ground truth").mkdir()
+    data, ground_truth = shapes(40, size=48), shapes_masks(40, size=48)
     # A table's classes are in alphabetical order, and so are its masks' values.
     value = np.array([0, *(1 + sorted(data.classes).index(name) for name in data.classes)], np.uint8)
     rows = ["image,labels"]
     for index, name in enumerate(data.names):
-        Image.fromarray(data[index][0].permute(1, 2, 0).numpy()).save(folder / "pictures" / f"{name}.png")
-        Image.fromarray(value[truth[name]]).save(folder / "truth" / f"{name}.png")
+        Image.fromarray(data[index][0].permute(1, 2, 0).numpy()).save(folder / "images" / f"{name}.png")
+        Image.fromarray(value[ground_truth[name]]).save(folder / "ground truth" / f"{name}.png")
         tags = [tag for tag, has in zip(data.classes, data.tags[index], strict=True) if has]
         rows.append(f"{name}.png,{';'.join(tags)}")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
@@ -51,16 +51,16 @@ def trained(photos: Path) -> Path:
     return out
 
 
-def source(photos: Path) -> tagseg.Source:
-    return tagseg.Source(str(photos / "photos.csv"), (str(photos / "pictures"),))
+def source(photos: Path) -> tagseg.DataSource:
+    return tagseg.DataSource(str(photos / "photos.csv"), (str(photos / "images"),))
 
 
 def data_arguments(photos: Path) -> list[str]:
-    return [str(photos / "photos.csv"), "--images", str(photos / "pictures")]
+    return [str(photos / "photos.csv"), "--images", str(photos / "images")]
 
 
 def truth_arguments(photos: Path) -> list[str]:
-    return [*data_arguments(photos), "--masks", str(photos / "truth")]
+    return [*data_arguments(photos), "--masks", str(photos / "ground truth")]
 
 
 def fails(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
@@ -87,11 +87,11 @@ def test_train_predict_evaluate_report(photos: Path, trained: Path, tmp_path: Pa
         p.name for p in trained.iterdir()
     }
     runner = CliRunner()
-    done = runner.invoke(app, ["predict", str(trained), str(photos / "pictures"), "-o", str(tmp_path / "masks")])
+    done = runner.invoke(app, ["predict", str(trained), str(photos / "images"), "-o", str(tmp_path / "masks")])
     assert done.exit_code == 0, done.output
     index = json.loads((tmp_path / "masks" / "predictions.json").read_text())
-    assert len(index["pictures"]) == 40
-    mask = Image.open(tmp_path / "masks" / index["pictures"][0]["files"]["mask"])
+    assert len(index["images"]) == 40
+    mask = Image.open(tmp_path / "masks" / index["images"][0]["files"]["mask"])
     assert (mask.mode, mask.size) == ("P", (48, 48))
     done = runner.invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--out", str(tmp_path / "numbers")])
     assert done.exit_code == 0, done.output
@@ -103,32 +103,39 @@ def test_train_predict_evaluate_report(photos: Path, trained: Path, tmp_path: Pa
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_model_and_pictures_of_ones_own_are_timed_without_and_with_crf(
+def test_a_model_and_images_of_ones_own_are_timed_without_and_with_crf(
     photos: Path, trained: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "few.csv").write_text("".join((photos / "photos.csv").open().readlines()[:3]))
-    data = ["--data", str(tmp_path / "few.csv"), "--images", str(photos / "pictures"), "--masks", str(photos / "truth")]
+    data = [
+        "--data",
+        str(tmp_path / "few.csv"),
+        "--images",
+        str(photos / "images"),
+        "--masks",
+        str(photos / "ground truth"),
+    ]
     done = CliRunner().invoke(app, ["bench", "evaluate", "--model", str(trained), *data, "--device", "cpu", "--json"])
     assert done.exit_code == 0, done.output
     (report,) = json.loads(done.stdout)
     (table,) = report["findings"]["tables"]
     assert [row["name"] for row in table["rows"]] == ["without CRF", "with CRF"]
-    assert all(row["pictures"] == 2 and len(row["rounds"]) == 5 for row in table["rows"])
+    assert all(row["images"] == 2 and len(row["rounds"]) == 5 for row in table["rows"])
 
 
 def test_tuning_on_masks_says_so(photos: Path, trained: Path) -> None:
     done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--tune-on-masks"])
     assert "TUNED ON MASKS" in done.output
-    assert json.loads((trained / "evaluation.json").read_text())["settings"]["chosen_from"] == "masks"
+    assert json.loads((trained / "evaluation.json").read_text())["settings"]["thresholds_from"] == "masks"
     (trained / "evaluation.json").unlink()
 
 
-def test_the_cutoffs_come_from_the_tags(photos: Path, trained: Path) -> None:
+def test_the_thresholds_come_from_the_tags(photos: Path, trained: Path) -> None:
     model = tagseg.load(trained)
-    assert model.settings.chosen_from == "tags"
-    assert isinstance(model.settings.cutoffs, tuple)
-    done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--cutoff", "0.1"])
-    assert "cut-offs 0.1, chosen from paper" in " ".join(done.output.split())
+    assert model.settings.thresholds_from == "tags"
+    assert isinstance(model.settings.thresholds, tuple)
+    done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--threshold", "0.1"])
+    assert "thresholds 0.1, chosen from paper" in " ".join(done.output.split())
     (trained / "evaluation.json").unlink()
 
 
@@ -137,7 +144,7 @@ def test_check_prints_a_table_or_json_and_fails_where_training_would(photos: Pat
     good = runner.invoke(app, ["check", *data_arguments(photos)])
     assert good.exit_code == 0
     assert "fit for training" in good.output
-    assert json.loads(runner.invoke(app, ["check", *data_arguments(photos), "--json"]).output)["pictures"] == 40
+    assert json.loads(runner.invoke(app, ["check", *data_arguments(photos), "--json"]).output)["image_count"] == 40
     (tmp_path / "bad.csv").write_text("image,labels\nnone.png,disc\n")
     assert runner.invoke(app, ["check", str(tmp_path / "bad.csv")]).exit_code == 1
 
@@ -145,33 +152,33 @@ def test_check_prints_a_table_or_json_and_fails_where_training_would(photos: Pat
 def test_masks_cannot_reach_the_training(photos: Path, tmp_path: Path) -> None:
     """With masks at hand, without, or with wrong ones, training ends in the same weights."""
     (photos / "masks").mkdir()
-    for path in (photos / "pictures").iterdir():
+    for path in (photos / "images").iterdir():
         Image.fromarray(np.random.default_rng(0).integers(0, 7, (48, 48), dtype=np.uint8)).save(
             photos / "masks" / path.name
         )
-    tagseg.train(source(photos), tmp_path / "with", changes=[*SETTINGS, "optimiser.epochs=2"], workers=0)
+    tagseg.train(source(photos), tmp_path / "with", changes=[*SETTINGS, "training.epochs=2"], workers=0)
     assert any("mIoU" in key for line in (tmp_path / "with" / "metrics.jsonl").open() for key in json.loads(line))
     for path in (photos / "masks").iterdir():
         path.unlink()
     (photos / "masks").rmdir()
-    tagseg.train(source(photos), tmp_path / "without", changes=[*SETTINGS, "optimiser.epochs=2"], workers=0)
+    tagseg.train(source(photos), tmp_path / "without", changes=[*SETTINGS, "training.epochs=2"], workers=0)
     first, second = (tagseg.load_model(tmp_path / name / "model.safetensors") for name in ("with", "without"))
     assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
 
 
 def test_a_recipe_says_how_its_networks_are_used(photos: Path, tmp_path: Path) -> None:
-    changes = [*SETTINGS, "optimiser.epochs=2", "use.background_power=1"]
+    changes = [*SETTINGS, "training.epochs=2", "inference.background_power=1"]
     tagseg.train(source(photos), tmp_path / "run", changes=changes, workers=0)
     chosen, last = tagseg.load(tmp_path / "run"), tagseg.load(tmp_path / "run" / "checkpoint.safetensors")
     assert chosen.settings.background_power == last.settings.background_power == 1
-    assert (chosen.settings.chosen_from, last.settings.chosen_from) == ("tags", "paper")
+    assert (chosen.settings.thresholds_from, last.settings.thresholds_from) == ("tags", "paper")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int) -> None:
     """A process is stopped by a signal in the middle; the same command ends with the weights of a run left alone."""
     out = tmp_path / "run"
-    settings = [*CHANGES, "--set", "optimiser.epochs=12", "--set", "optimiser.classification_epochs=11"]
+    settings = [*CHANGES, "--set", "training.epochs=12", "--set", "training.classification_epochs=11"]
     command = [sys.executable, "-m", "tagseg", "train", *data_arguments(photos), "--out", str(out), "--workers", "1"]
     command += [*settings, "--checkpoint-steps", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -216,7 +223,7 @@ def test_two_processes_train_through_the_command_line(photos: Path, tmp_path: Pa
     assert done.returncode == 0, done.stderr[-2000:]
     assert read_journal(tmp_path / "run")[0]["processes"] == 2
     assert done.stdout.count("trained: ") == 1
-    assert tagseg.load(tmp_path / "run").settings.chosen_from == "tags"
+    assert tagseg.load(tmp_path / "run").settings.thresholds_from == "tags"
 
 
 def test_errors_of_training_are_one_line(
@@ -228,8 +235,8 @@ def test_errors_of_training_are_one_line(
     assert "nowhere.csv" in train(str(tmp_path / "nowhere.csv"))
     (tmp_path / "empty").mkdir()
     assert "empty" in train(str(tmp_path / "empty"))
-    assert "holds a run of another configuration (optimiser.lr is 0.01 there, 0.5 here)" in train(
-        *data_arguments(photos), "--set", "optimiser.lr=0.5", out=trained
+    assert "holds a run of another configuration (training.lr is 0.01 there, 0.5 here)" in train(
+        *data_arguments(photos), "--set", "training.lr=0.5", out=trained
     )
     assert "exists and is not a run's folder" in train(*data_arguments(photos), out=photos)
     assert "unknown recipe 'resnet5'" in train(*data_arguments(photos), "--recipe", "resnet5")
@@ -237,25 +244,25 @@ def test_errors_of_training_are_one_line(
     (tmp_path / "one.csv").write_text("image,labels\n" + "".join(f"{i}.png,disc\n" for i in range(3)))
     for i in range(3):
         Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
-    assert "only 0 class occurs in some pictures and not in others" in train(str(tmp_path / "one.csv"))
+    assert "only 0 class occurs in some images and not in others" in train(str(tmp_path / "one.csv"))
 
 
-def test_unreadable_pictures_stop_training_unless_they_are_skipped(
+def test_unreadable_images_stop_training_unless_they_are_skipped(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (photos / "pictures" / "broken.png").write_bytes(b"not a picture")
+    (photos / "images" / "broken.png").write_bytes(b"not an image")
     table = photos / "broken.csv"
     table.write_text((photos / "photos.csv").read_text() + "broken.png,disc\ngone.png,ring\n")
-    arguments = ["train", str(table), "--images", str(photos / "pictures"), *CHANGES, "--workers", "0"]
+    arguments = ["train", str(table), "--images", str(photos / "images"), *CHANGES, "--workers", "0"]
     assert "gone.png" in fails([*arguments, "--out", str(tmp_path / "run")], monkeypatch)
     table.write_text((photos / "photos.csv").read_text() + "broken.png,disc\n")
     said = fails([*arguments, "--out", str(tmp_path / "run")], monkeypatch)
-    assert "1 of 41 pictures cannot be read; the first: " in said
+    assert "1 of 41 images cannot be read; the first: " in said
     assert "--skip-bad" in said
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "run"), "--skip-bad"])
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "run" / "config.json").read_text())["data"]["skipped"] == 1
-    (photos / "pictures" / "broken.png").unlink()
+    (photos / "images" / "broken.png").unlink()
 
 
 def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,27 +276,27 @@ def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: py
     ("arguments", "words"),
     [
         (["predict", "nowhere", "x.jpg", "-o", "out"], "nowhere: does not exist"),
-        (["predict", "default", "-o", "out"], "no pictures were named; give files, folders"),
+        (["predict", "default", "-o", "out"], "no images were named; give files, folders"),
         (["report", "nowhere"], "nowhere is not a run's folder"),
         (["evaluate", "nowhere", "shapes:2"], "nowhere: does not exist"),
         (["check", "nowhere.csv"], "nowhere.csv"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),
-        (["bench", "evaluate", "--model", "default"], "needs a model and pictures with masks; add --model and --data"),
-        (["bench", "evaluate", "--model", "default", "--images", "pictures"], "belong to --data"),
+        (["bench", "evaluate", "--model", "default"], "needs a model and images with masks; add --model and --data"),
+        (["bench", "evaluate", "--model", "default", "--images", "images"], "belong to --data"),
         (
-            ["bench", "evaluate", "--model", "default", "--data", "shapes:2", "--cutoff", "7"],
+            ["bench", "evaluate", "--model", "default", "--data", "shapes:2", "--threshold", "7"],
             "scores from 0 to 1, got 7",
         ),
         (["bench", "pamr", "--device", "gpu"], "unknown device 'gpu'; known: auto, cpu, cuda"),
-        (["bench", "pamr", "--cutoff", "0.1"], "are for the benchmark evaluate; name it"),
+        (["bench", "pamr", "--threshold", "0.1"], "are for the benchmark evaluate; name it"),
     ],
 )
 def test_wrong_paths_are_named_in_one_line(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert words in fails(arguments, monkeypatch)
 
 
-def test_pictures_that_are_not_there(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_are_not_there(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.jpg").write_bytes(b"no")
     out = ["-o", str(tmp_path / "masks")]
@@ -308,24 +315,26 @@ def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
     assert tagseg.Recipe.load(tmp_path / "mine.toml") == tagseg.Recipe.load("vgg16")
     assert tagseg.recipes()["wideresnet38"].endswith("--set model.pretrained=PATH")
     listed = runner.invoke(app, ["recipes", "--settings"]).output
-    assert re.search(r"optimiser.epochs +20 +How often every picture is seen", listed)
+    assert re.search(r"training.epochs +20 +How often every image is seen", listed)
     assert all(meaning for _, meaning in describe_settings().values())
 
 
 def test_a_callers_model_keeps_its_settings(photos: Path, trained: Path) -> None:
     model = tagseg.load(trained)
     before = model.settings
-    data = tagseg.Source(str(photos / "photos.csv"), (str(photos / "pictures"),), masks=(str(photos / "truth"),))
+    data = tagseg.DataSource(
+        str(photos / "photos.csv"), (str(photos / "images"),), masks=(str(photos / "ground truth"),)
+    )
     tagseg.evaluate(model, data, tune_masks=True)
-    tagseg.evaluate(model, data, cutoff=0.7)
+    tagseg.evaluate(model, data, threshold=0.7)
     assert model.settings == before
 
 
-def test_too_few_pictures_to_hold_any_out(tmp_path: Path) -> None:
+def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("image,labels\n" + "".join(f"{i}.png,{tag}\n" for i, tag in enumerate("abc")))
     for i in range(3):
         Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
-    with pytest.raises(tagseg.DataError, match="no pictures can be held out of training; name some with --val"):
+    with pytest.raises(tagseg.DataError, match="no images can be held out of training; name some with --val"):
         tagseg.train(tmp_path / "few.csv", tmp_path / "run", changes=SETTINGS, workers=0)
 
 
@@ -337,7 +346,7 @@ def test_training_works_off_the_main_thread(photos: Path, tmp_path: Path) -> Non
     assert model.classes == ("cross", "disc", "ring", "square", "star", "triangle")
 
 
-def test_tensorboard_gets_curves_and_pictures(photos: Path, tmp_path: Path) -> None:
+def test_tensorboard_gets_curves_and_images(photos: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     tagseg.train(source(photos), tmp_path / "run", changes=SETTINGS, workers=0, tensorboard=True)

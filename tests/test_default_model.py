@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 import tagseg
 from tagseg.cli import app
 from tagseg.data.voc import VOC_CLASSES
-from tagseg.inference import InferenceSettings
-from tagseg.inference.predictor import DEFAULT_FOLDER
 from tagseg.models.files import MODEL_FILE, read_notes
+from tagseg.predict import InferenceSettings
+from tagseg.predict.predictor import DEFAULT_FOLDER
 from tagseg.reproduction import ship
 
 
 @pytest.fixture
 def photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A picture alone in the folder that a person works in."""
+    """An image alone in the folder that a person works in."""
     monkeypatch.chdir(tmp_path)
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)).save("photo.jpg")
     return tmp_path / "photo.jpg"
@@ -29,17 +29,17 @@ def photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_knows_the_classes_of_voc_and_is_small() -> None:
     model = tagseg.load()
     assert model.classes == VOC_CLASSES
-    assert model.settings.chosen_from == "tags"
+    assert model.settings.thresholds_from == "tags"
     assert (DEFAULT_FOLDER / MODEL_FILE).stat().st_size <= ship.MOST_BYTES
     assert (DEFAULT_FOLDER / "README.md").is_file()
 
 
-def test_a_picture_is_all_that_predict_needs(photo: Path) -> None:
+def test_a_image_is_all_that_predict_needs(photo: Path) -> None:
     done = CliRunner().invoke(app, ["predict", "photo.jpg"])
     assert done.exit_code == 0, done.output
     index = json.loads(Path("predictions/predictions.json").read_text())
-    assert index["pictures"][0]["model"]["name"] == "default"
-    assert Image.open(Path("predictions") / index["pictures"][0]["files"]["mask"]).size == (80, 60)
+    assert index["images"][0]["model"]["name"] == "default"
+    assert Image.open(Path("predictions") / index["images"][0]["files"]["mask"]).size == (80, 60)
     assert "the one that comes with tagseg" in done.output
     Path("default").mkdir()  # a folder of this name is not meant
     photo.rename("default/photo.jpg")
@@ -48,11 +48,11 @@ def test_a_picture_is_all_that_predict_needs(photo: Path) -> None:
     assert Path("again/photo_mask.png").read_bytes() == Path("predictions/photo_mask.png").read_bytes()
 
 
-def test_shipping_keeps_the_cutoffs_and_the_masks(tmp_path: Path) -> None:
+def test_shipping_keeps_the_thresholds_and_the_masks(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = tagseg.build_model("test_resnet", ("cat", "dog"), width=16)
     (tmp_path / "run").mkdir()
-    notes = {"inference": InferenceSettings(cutoffs=(0.2, 0.3), chosen_from="tags").to_json()}
+    notes = {"inference": InferenceSettings(thresholds=(0.2, 0.3), thresholds_from="tags").to_json()}
     tagseg.save_model(network, tmp_path / "run" / MODEL_FILE, notes=notes)
     ship.ship(tmp_path / "run", tmp_path / "shipped")
     assert read_notes(tmp_path / "shipped" / MODEL_FILE) == notes

@@ -4,29 +4,23 @@ from ._version import __version__ as __version__
 from .api import (
     check as check,
     evaluate as evaluate,
-    predict as predict,
+    predict_files as predict_files,
     recipes as recipes,
-    report as report,
     train as train,
+    write_report as write_report,
 )
 from .benchmarks.run import bench as bench
 from .data import (
     DataError as DataError,
-    ImageTags as ImageTags,
-    PixelTruth as PixelTruth,
+    ImageDataset as ImageDataset,
+    MaskDataset as MaskDataset,
     open_dataset as open_dataset,
-    open_truth as open_truth,
+    open_masks as open_masks,
 )
 from .evaluation import (
     ConfusionMatrix as ConfusionMatrix,
     Evaluation as Evaluation,
 )
-from .inference import (
-    Prediction as Prediction,
-    Predictor as Predictor,
-    load as load,
-)
-from .inference.multiscale import merge_scales as merge_scales
 from .models import (
     CAM as CAM,
     ModelConfig as ModelConfig,
@@ -40,10 +34,16 @@ from .models import (
     ngwp as ngwp,
     save_model as save_model,
 )
+from .predict import (
+    Prediction as Prediction,
+    Predictor as Predictor,
+    load as load,
+)
+from .predict.multiscale import merge_scales as merge_scales
 from .refine.crf import dense_crf as dense_crf
 from .refine.pamr import pamr as pamr
 from .reproduction.run import reproduce as reproduce
-from .source import Source as Source
+from .source import DataSource as DataSource
 from .training.losses import (
     classification_loss as classification_loss,
     self_supervised_loss as self_supervised_loss,
@@ -53,4 +53,3 @@ from .training.pseudo import (
     pseudo_labels as pseudo_labels,
 )
 from .training.recipe import Recipe as Recipe
-from .walkthrough import demo as demo

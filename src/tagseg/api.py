@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 
 from tagseg._cores import usable_cores
-from tagseg.data import CheckReport, DataError, ImageTags, PixelTruth, check as check_data
+from tagseg.data import CheckReport, DataError, ImageDataset, MaskDataset, check as check_data
 from tagseg.data.splitting import hold_out
 from tagseg.evaluation import Evaluation, evaluate as measure_masks, tune_on_masks
-from tagseg.inference import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
-from tagseg.inference.settings import NOTE, default_settings
 from tagseg.models import Network
 from tagseg.models.files import MODEL_FILE
-from tagseg.reporting import write_report
-from tagseg.source import Source
+from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.predict.settings import NOTE, default_settings
+from tagseg.report import write_page
+from tagseg.source import DataSource
 from tagseg.training.board import Board
 from tagseg.training.loop import fit
 from tagseg.training.processes import processes
@@ -25,39 +25,39 @@ from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_space, prepare_folder, read_config, read_held_out, write_held_out
 from tagseg.training.start import build, check_evidence, readable
 
-MOST_MEASURED = 100  # pictures whose masks are measured after each epoch: enough for a curve
+MOST_MEASURED = 100  # images whose masks are measured after each epoch: enough for a curve
 
 
 def train(
-    data: str | Path | Source,
+    data: str | Path | DataSource,
     out: str | Path,
     *,
     recipe: str | Path = "default",
     changes: Sequence[str] = (),
-    val: str | Path | Source | None = None,
+    val: str | Path | DataSource | None = None,
     skip_bad: bool = False,
     workers: int | None = None,
     checkpoint_steps: int = 500,
     tensorboard: bool = False,
 ) -> Predictor:
-    """Train a segmentation network from tagged pictures; the same call goes on where an earlier one stopped.
+    """Train a segmentation network from tagged images; the same call goes on where an earlier one stopped.
 
     Args:
-        data: the tagged pictures: a table, a folder, `shapes`; see `open_dataset`.
+        data: the tagged images: a table, a folder, `shapes`; see `open_dataset`.
         out: the run's folder.
         recipe: a recipe's name, or a TOML file.
         changes: settings to change, such as `model.gate=none`.
-        val: tagged pictures to hold out: their tags choose the cut-offs, and the epoch if `validation.keep` is
-            `lowest-loss`; by default a share of the data.
-        skip_bad: go on without pictures that are missing or cannot be read.
-        workers: processes that read pictures, for each that trains; by default as many as there are cores, but one.
+        val: tagged images to hold out: their tags choose the thresholds, and the epoch if `validation.checkpoint` is
+            `best`; by default a share of the data.
+        skip_bad: go on without images that are missing or cannot be read.
+        workers: processes that read images, for each that trains; by default as many as there are cores, but one.
         checkpoint_steps: steps between checkpoints.
-        tensorboard: write curves and pictures for TensorBoard too.
+        tensorboard: write curves and images for TensorBoard too.
 
     Returns:
         The trained model, ready to predict.
     """
-    settings, out, source = Recipe.load(recipe, changes), Path(out), Source.of(data)
+    settings, out, source = Recipe.load(recipe, changes), Path(out), DataSource.of(data)
     shared = processes()
     if workers is None:
         workers = max(0, usable_cores() // shared.num_processes - 1)
@@ -67,31 +67,31 @@ def train(
             print(f"warning: {warning}", file=sys.stderr)
     if val is None:
         val_source = source
-        learn, held_out = hold_out(learn, settings.validation.share, seed=settings.optimiser.seed)
+        learn, held_out = hold_out(learn, settings.validation.fraction, seed=settings.training.seed)
     else:
-        val_source = Source.of(val)
+        val_source = DataSource.of(val)
         held_out, more = readable(val_source.open(learn.classes, skip_missing=skip_bad), skip_bad=skip_bad)
         bad += more
     if not len(held_out):
-        raise DataError(f"{val_source.data}: no pictures can be held out of training; name some with --val")
+        raise DataError(f"{val_source.data}: no images can be held out of training; name some with --val")
     if shared.is_main_process:
         unseen = [name for name, count in zip(held_out.classes, held_out.tags.sum(0), strict=True) if not count]
         lack = f"; none of these has {', '.join(unseen)}" if unseen else ""
-        chosen = "the cut-offs" if settings.validation.keep == "last" else "the epoch and the cut-offs"
-        print(f"{len(learn)} pictures teach, the tags of {len(held_out)} choose {chosen}{lack}", file=sys.stderr)
+        chosen = "the thresholds" if settings.validation.checkpoint == "last" else "the epoch and the thresholds"
+        print(f"{len(learn)} images teach, the tags of {len(held_out)} choose {chosen}{lack}", file=sys.stderr)
     described = {
-        "train": {**source.describe(), "pictures": len(learn)},
-        "validation": {**val_source.describe(), "pictures": len(held_out)},
+        "train": {**source.describe(), "image_count": len(learn)},
+        "validation": {**val_source.describe(), "image_count": len(held_out)},
         "skipped": bad,
     }
-    torch.manual_seed(settings.optimiser.seed)
+    torch.manual_seed(settings.training.seed)
     network = build(settings.model, learn.classes)
     with shared.main_process_first():
         prepare_folder(out, settings, learn.classes, described)
     check_space(out, network)
     if shared.is_main_process:
         write_held_out(out, held_out.names)
-    truth = val_source.truth_if_any(learn.classes)
+    ground_truth = val_source.masks_if_any(learn.classes)
     fit(
         network,
         settings,
@@ -100,7 +100,7 @@ def train(
         out,
         workers=workers,
         checkpoint_steps=checkpoint_steps,
-        measure=_measure(held_out, truth, settings) if truth is not None else None,
+        measure=_measure(held_out, ground_truth, settings) if ground_truth is not None else None,
         on_epoch=Board(out, held_out, settings) if tensorboard and shared.is_main_process else None,
         notes={NOTE: _use(network, settings).to_json()},
     )
@@ -112,35 +112,35 @@ def train(
     return load(out, device=str(shared.device))
 
 
-def predict(
+def predict_files(
     model: str | Path | Predictor,
-    pictures: Sequence[str | Path],
+    images: Sequence[str | Path],
     out: str | Path,
     *,
-    quality: bool = False,
+    tta: bool = False,
     crf: bool = False,
-    cutoff: float | None = None,
+    threshold: float | None = None,
     batch_size: int | None = None,
     skip_bad: bool = False,
 ) -> list[str]:
-    """Segment pictures and write masks, overlays and one JSON file.
+    """Segment images and write masks, overlays and one JSON file.
 
     Args:
         model: a run's folder, a model's file, `default` for the one that comes with tagseg, or a loaded model.
-        pictures: files, folders, zips or patterns.
+        images: files, folders, zips or patterns.
         out: the folder to write to.
-        quality: the paper's scales and flips instead of one look.
+        quality: the paper's scales and flips instead of single scale.
         crf: refine by the dense CRF.
-        cutoff: the least score with which a class is kept; by default what suits the validation tags best.
-        batch_size: pictures of one size that go through the network together; by default what suits the device.
-        skip_bad: leave out pictures that cannot be read.
+        threshold: the least score with which a class is kept; by default what suits the validation tags best.
+        batch_size: images of one size that go through the network together; by default what suits the device.
+        skip_bad: leave out images that cannot be read.
 
     Returns:
-        What was wrong with each picture that was left out.
+        What was wrong with each image that was left out.
     """
-    predictor = _load(model, cutoff)
+    predictor = _load(model, threshold)
     stream = predictor.predict_many(
-        list(pictures), batch_size=batch_size, quality=quality, crf=crf, probabilities=False, skip_bad=skip_bad
+        list(images), batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
     )
     write_predictions(stream, Path(out), progress=True)
     return [str(error) for error in stream.bad]
@@ -148,11 +148,11 @@ def predict(
 
 def evaluate(
     model: str | Path | Predictor,
-    data: str | Path | Source,
+    data: str | Path | DataSource,
     *,
-    quality: bool = False,
+    tta: bool = False,
     crf: bool = False,
-    cutoff: float | None = None,
+    threshold: float | None = None,
     tune_masks: bool = False,
     out: str | Path | None = None,
 ) -> Evaluation:
@@ -160,44 +160,44 @@ def evaluate(
 
     Args:
         model: a run's folder, a model's file, `default` for the one that comes with tagseg, or a loaded model.
-        data: tagged pictures with masks.
-        quality: the paper's scales and flips instead of one look.
+        data: tagged images with masks.
+        quality: the paper's scales and flips instead of single scale.
         crf: refine by the dense CRF.
-        cutoff: the least score with which a class is kept; the paper's is .1.
-        tune_masks: first choose the cut-off that is best for these masks; the result says so.
+        threshold: the least score with which a class is kept; the paper's is .1.
+        tune_masks: first choose the threshold that is best for these masks; the result says so.
         out: a folder to write `evaluation.json` to.
     """
-    predictor = _load(model, cutoff)
-    source = Source.of(data)
-    pictures, truth = source.open(predictor.classes), source.truth(predictor.classes)
+    predictor = _load(model, threshold)
+    source = DataSource.of(data)
+    images, ground_truth = source.open(predictor.classes), source.ground_truth(predictor.classes)
     if tune_masks:
-        predictor.settings = tune_on_masks(predictor, pictures, truth, quality=quality, crf=crf).settings
-    result = measure_masks(predictor, pictures, truth, quality=quality, crf=crf)
+        predictor.settings = tune_on_masks(predictor, images, ground_truth, tta=tta, crf=crf).settings
+    result = measure_masks(predictor, images, ground_truth, tta=tta, crf=crf)
     if out is not None:
         result.save(out)
     return result
 
 
-def report(run: str | Path, out: str | Path | None = None, *, count: int = 8) -> Path:
-    """Write one HTML page about a run: pictures, curves, numbers per class, configuration.
+def write_report(run: str | Path, out: str | Path | None = None, *, count: int = 8) -> Path:
+    """Write one HTML page about a run: images, curves, numbers per class, configuration.
 
     Args:
         run: the run's folder.
         out: the page; RUN/report.html by default.
-        count: pictures to show.
+        count: images to show.
     """
-    pictures, truth = validation_of(run)
-    return write_report(Path(run), Path(out) if out else None, pictures=pictures, truth=truth, count=count)
+    images, ground_truth = validation_of(run)
+    return write_page(Path(run), Path(out) if out else None, images=images, ground_truth=ground_truth, count=count)
 
 
-def check(data: str | Path | Source, *, against: Sequence[str | Path] = ()) -> CheckReport:
-    """Look at every picture and tag before hours are spent on them.
+def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = ()) -> CheckReport:
+    """Look at every image and tag before hours are spent on them.
 
     Args:
-        data: the tagged pictures.
-        against: other datasets that must not share a picture with these.
+        data: the tagged images.
+        against: other datasets that must not share an image with these.
     """
-    source = Source.of(data)
+    source = DataSource.of(data)
     return check_data(
         source.data,
         images=source.images or None,
@@ -213,37 +213,37 @@ def recipes() -> dict[str, str]:
     return {name: describe_recipe(name) for name in recipe_names()}
 
 
-def validation_of(run: str | Path) -> tuple[ImageTags, PixelTruth | None]:
-    """The pictures that a run held out, and their masks where there are any."""
+def validation_of(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:
+    """The images that a run held out, and their masks where there are any."""
     config = read_config(Path(run))
-    source = Source.described(config["data"]["validation"])
+    source = DataSource.described(config["data"]["validation"])
     data = source.open(config["classes"], skip_missing=True)
     position = {name: index for index, name in enumerate(data.names)}
     held_out = [position[name] for name in read_held_out(Path(run)) if name in position]
-    return data.subset(held_out), source.truth_if_any(config["classes"])
+    return data.subset(held_out), source.masks_if_any(config["classes"])
 
 
-def _load(model: str | Path | Predictor, cutoff: float | None) -> Predictor:
+def _load(model: str | Path | Predictor, threshold: float | None) -> Predictor:
     predictor = copy(model) if isinstance(model, Predictor) else load(model)  # the caller's keeps its settings
-    if cutoff is not None:
-        predictor.settings = predictor.settings.with_cutoff(cutoff)
+    if threshold is not None:
+        predictor.settings = predictor.settings.with_threshold(threshold)
     return predictor
 
 
 def _use(network: Network, recipe: Recipe) -> InferenceSettings:
     """The settings of inference as the recipe has them; what it leaves open is the paper's."""
-    changes = {key: value for key, value in recipe.use.model_dump().items() if value is not None}
+    changes = {key: value for key, value in recipe.inference.model_dump().items() if value is not None}
     return replace(default_settings(network.config), **changes)
 
 
-def _measure(data: ImageTags, truth: PixelTruth, recipe: Recipe) -> Callable[[Network], dict[str, float]]:
+def _measure(data: ImageDataset, ground_truth: MaskDataset, recipe: Recipe) -> Callable[[Network], dict[str, float]]:
     """Measure masks after each epoch, for the journal alone."""
     few = data.subset(range(min(len(data), MOST_MEASURED)))
 
     def measure(network: Network) -> dict[str, float]:
         device = str(next(network.parameters()).device)
         predictor = Predictor(network, _use(network, recipe), device=device)
-        result = measure_masks(predictor, few, truth, progress=False)
+        result = measure_masks(predictor, few, ground_truth, progress=False)
         return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}
 
     return measure

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import tagseg  # imports nothing before it is used: torch alone takes seconds, which --help should not
 
-MOST_NAMED = 10  # pictures whose classes are printed; all are in predictions.json
+MOST_NAMED = 10  # images whose classes are printed; all are in predictions.json
 
 app = typer.Typer(
     name="tagseg",
@@ -27,16 +27,14 @@ app = typer.Typer(
 Data = Annotated[
     str, typer.Argument(help="A CSV, TSV or JSON lines file, a folder, a COCO JSON, VOC's folder, or shapes.")
 ]
-Images = Annotated[list[str] | None, typer.Option(help="A folder or zip that holds the pictures; may be given again.")]
+Images = Annotated[list[str] | None, typer.Option(help="A folder or zip that holds the images; may be given again.")]
 Split = Annotated[str | None, typer.Option(help="Which part of the data, where it has several.")]
-Masks = Annotated[
-    list[str] | None, typer.Option(help="A folder or zip with a mask per picture, ID.png; for measuring.")
-]
+Masks = Annotated[list[str] | None, typer.Option(help="A folder or zip with a mask per image, ID.png; for measuring.")]
 Separator = Annotated[str | None, typer.Option(help="What separates the labels of a row; guessed if not given.")]
 Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if it is not beside VOC.")]
-Quality = Annotated[bool, typer.Option("--quality", help="The paper's scales and flips: better, and slower.")]
+Quality = Annotated[bool, typer.Option("--tta", help="The paper's scales and flips: better, and slower.")]
 Crf = Annotated[bool, typer.Option("--crf", help="Refine by a dense CRF.")]
-Cutoff = Annotated[
+Threshold = Annotated[
     float | None,
     typer.Option(
         help="Keep classes with at least this score; by default the best for the validation tags. The paper: 0.1."
@@ -45,7 +43,7 @@ Cutoff = Annotated[
 Model = Annotated[
     str, typer.Argument(help="A run's folder, a model's file, or default: the one that comes with tagseg.")
 ]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without pictures that cannot be read.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Go on without images that cannot be read.")]
 
 
 def _source(
@@ -55,8 +53,8 @@ def _source(
     masks: list[str] | None = None,
     separator: str | None = None,
     sbd: str | None = None,
-) -> "tagseg.Source":
-    return tagseg.Source(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
+) -> "tagseg.DataSource":
+    return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
 
 
 def _show_version(wanted: bool) -> None:
@@ -81,10 +79,10 @@ def check(
     split: Split = None,
     separator: Separator = None,
     sbd: Sbd = None,
-    against: Annotated[list[str] | None, typer.Option(help="Another dataset that must not share a picture.")] = None,
+    against: Annotated[list[str] | None, typer.Option(help="Another dataset that must not share an image.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Look at every picture and tag before hours are spent on them."""
+    """Look at every image and tag before hours are spent on them."""
     found = tagseg.check(_source(data, images, split, None, separator, sbd), against=against or ())
     if json:
         print(found.to_json())
@@ -105,12 +103,12 @@ def train(
     masks: Masks = None,
     separator: Separator = None,
     sbd: Sbd = None,
-    val: Annotated[str | None, typer.Option(help="Tagged pictures to hold out: their tags choose cut-offs.")] = None,
+    val: Annotated[str | None, typer.Option(help="Tagged images to hold out: their tags choose thresholds.")] = None,
     val_images: Images = None,
     val_split: Split = None,
     val_masks: Masks = None,
     skip_bad: SkipBad = False,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read pictures.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that read images.")] = None,
     checkpoint_steps: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
 ) -> None:
@@ -120,7 +118,7 @@ def train(
     if val is None and val_split is not None:
         val, val_images, val_masks = data, val_images or images, val_masks or masks
     if val is None and (val_images or val_masks):
-        raise ValueError("--val-images and --val-masks need the pictures that they belong to: name them by --val")
+        raise ValueError("--val-images and --val-masks need the images that they belong to: name them by --val")
     tagseg.train(
         _source(data, images, split, masks, separator, sbd),
         out,
@@ -142,7 +140,7 @@ def train(
     epilog="Example: `tagseg predict runs/photos holiday/*.jpg -o predictions`, or only `tagseg predict dog.jpg`"
 )
 def predict(
-    pictures: Annotated[
+    images: Annotated[
         list[str],
         typer.Argument(
             help="Files, folders, zips or patterns. Before them, a run's folder or a model's file; without one, the "
@@ -152,49 +150,49 @@ def predict(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder for masks, overlays and predictions.json.")
     ] = Path("predictions"),
-    quality: Quality = False,
+    tta: Quality = False,
     crf: Crf = False,
-    cutoff: Cutoff = None,
+    threshold: Threshold = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Pictures of one size that are segmented together.")
+        int | None, typer.Option(min=1, help="Images of one size that are segmented together.")
     ] = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Segment pictures, by a model of one's own or by the one that comes with tagseg."""
-    from tagseg.inference.predictor import DEFAULT_MODEL
-    from tagseg.inference.writing import INDEX_FILE
+    """Segment images, by a model of one's own or by the one that comes with tagseg."""
+    from tagseg.predict.predictor import DEFAULT_MODEL
+    from tagseg.predict.writing import INDEX_FILE
 
-    model, first = DEFAULT_MODEL, Path(pictures[0]).expanduser()
-    if pictures[0] == DEFAULT_MODEL or _is_model(first):
-        model, *pictures = pictures
-    elif not (first.exists() or first.suffix or has_magic(pictures[0])):
+    model, first = DEFAULT_MODEL, Path(images[0]).expanduser()
+    if images[0] == DEFAULT_MODEL or _is_model(first):
+        model, *images = images
+    elif not (first.exists() or first.suffix or has_magic(images[0])):
         raise ValueError(
-            f"{pictures[0]}: does not exist; name pictures, and before them, if you like, a run's folder or a model"
+            f"{images[0]}: does not exist; name images, and before them, if you like, a run's folder or a model"
         )
     if model == DEFAULT_MODEL:
         print("model: the one that comes with tagseg, for the 20 classes of PASCAL VOC", file=sys.stderr)
-    bad = tagseg.predict(
+    bad = tagseg.predict_files(
         model,
-        pictures,
+        images,
         out,
-        quality=quality,
+        tta=tta,
         crf=crf,
-        cutoff=cutoff,
+        threshold=threshold,
         batch_size=batch_size,
         skip_bad=skip_bad,
     )
     for line in bad:
         print(f"skipped: {line}", file=sys.stderr)
-    found = load_json((out / INDEX_FILE).read_text())["pictures"]
-    for picture in found[:MOST_NAMED]:
-        classes = [f"{one['name']} {picture['scores'][one['name']]:.0%}" for one in picture["classes"]]
-        print(f"{picture['name']}: {', '.join(classes) or 'nothing that the model knows'}")
-    count = f"{len(found)} picture{'' if len(found) == 1 else 's'}"
+    found = load_json((out / INDEX_FILE).read_text())["images"]
+    for image in found[:MOST_NAMED]:
+        classes = [f"{one['name']} {image['scores'][one['name']]:.0%}" for one in image["classes"]]
+        print(f"{image['name']}: {', '.join(classes) or 'nothing that the model knows'}")
+    count = f"{len(found)} image{'' if len(found) == 1 else 's'}"
     print(f"{count}: masks, overlays and {INDEX_FILE} are in {out}")
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a path that could be of pictures is meant as a model: a run's folder, or a file of weights."""
+    """Whether a path that could be of images is meant as a model: a run's folder, or a file of weights."""
     from tagseg.models.weights import SUFFIXES
 
     return path.suffix in SUFFIXES or (path.is_dir() and any(path.glob("*.safetensors")))
@@ -209,11 +207,11 @@ def evaluate(
     masks: Masks = None,
     separator: Separator = None,
     sbd: Sbd = None,
-    quality: Quality = False,
+    tta: Quality = False,
     crf: Crf = False,
-    cutoff: Cutoff = None,
+    threshold: Threshold = None,
     tune_on_masks: Annotated[
-        bool, typer.Option("--tune-on-masks", help="Choose the cut-off on these masks; the result will say so.")
+        bool, typer.Option("--tune-on-masks", help="Choose the threshold on these masks; the result will say so.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="The folder for evaluation.json; the run's folder by default.")
@@ -223,9 +221,9 @@ def evaluate(
     result = tagseg.evaluate(
         model,
         _source(data, images, split, masks, separator, sbd),
-        quality=quality,
+        tta=tta,
         crf=crf,
-        cutoff=cutoff,
+        threshold=threshold,
         tune_masks=tune_on_masks,
         out=out or (Path(model) if Path(model).is_dir() else None),
     )
@@ -236,10 +234,10 @@ def evaluate(
 def report(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
     out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="Pictures to show.")] = 8,
+    count: Annotated[int, typer.Option(min=1, help="Images to show.")] = 8,
 ) -> None:
     """Write one HTML page about a run."""
-    print(f"open in a browser: {tagseg.report(run, out, count=count)}")
+    print(f"open in a browser: {tagseg.write_report(run, out, count=count)}")
 
 
 @app.command(epilog="Example: `tagseg recipes resnet50`")
@@ -268,11 +266,11 @@ def bench(
         typer.Argument(help="Any of pamr, crf, train, predict; all by default. Or evaluate, for a model of your own."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="For evaluate: a run's folder, a model's file, or default.")] = None,
-    data: Annotated[str | None, typer.Option(help="For evaluate: pictures with masks.")] = None,
+    data: Annotated[str | None, typer.Option(help="For evaluate: images with masks.")] = None,
     images: Images = None,
     split: Split = None,
     masks: Masks = None,
-    cutoff: Cutoff = None,
+    threshold: Threshold = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 and so on.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -284,12 +282,12 @@ def bench(
             "--images, --split and --masks belong to --data of the benchmark evaluate; add it, or leave them out"
         )
     messages = Console(stderr=True)
-    takes = {"evaluate": "all pictures several times, without CRF and with it"}
+    takes = {"evaluate": "all images several times, without CRF and with it"}
     reports = tagseg.bench(
         what or (),
         model=model,
         data=_source(data, images, split, masks) if data is not None else None,
-        cutoff=cutoff,
+        threshold=threshold,
         device=device,
         on_start=lambda name: messages.print(f"measuring {name}: {takes.get(name, 'some minutes on a CPU')} ..."),
     )
@@ -321,7 +319,7 @@ def reproduce(
         print("\n".join(f"{name:24} {title}" for name, title in reproductions().items()))
         return
     if voc is None and what in reproductions():
-        raise ValueError("reproduce needs VOC 2012's pictures: name their folder with --voc")
+        raise ValueError("reproduce needs VOC 2012's images: name their folder with --voc")
     if text := tagseg.reproduce(what, voc or Path(), out, changes=changes or (), dry_run=dry_run):
         print(text)
 
@@ -330,8 +328,10 @@ def reproduce(
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for everything that the demo makes.")] = Path("demo"),
 ) -> None:
-    """The whole job on built-in pictures: train the method and the CAM baseline, predict, measure, report."""
-    tagseg.demo(out)
+    """The whole job on built-in images: train the method and the CAM baseline, predict, measure, report."""
+    from tagseg.demo import run_demo
+
+    run_demo(out)
 
 
 def main() -> None:
@@ -355,7 +355,7 @@ def _in_one_line(error: Exception) -> str | None:
     from safetensors import SafetensorError
 
     if isinstance(error, torch.OutOfMemoryError):
-        hint = "lower optimiser.batch or pictures.crop, or raise optimiser.accumulate"
+        hint = "lower training.batch_size or transforms.crop, or raise training.gradient_accumulation"
         return f"the GPU's memory is full ({str(error).splitlines()[0]}); {hint}"
     if isinstance(error, ValueError | OSError | FloatingPointError | SafetensorError):
         return _in_options(" ".join(str(error).split()))

@@ -1,4 +1,4 @@
-"""Where pictures come from, as one value: what `open_dataset` and `open_truth` take."""
+"""Where images come from, as one value: what `open_dataset` and `open_masks` take."""
 
 import os
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tagseg.data import DataError, ImageTags, PixelTruth, open_dataset, open_truth
+from tagseg.data import DataError, ImageDataset, MaskDataset, open_dataset, open_masks
 from tagseg.data.listing import Listing
 from tagseg.data.open import list_source
 
 
 @dataclass(frozen=True)
-class Source:
-    """A source of tagged pictures, and of masks where it has some; `open_dataset` explains the fields."""
+class DataSource:
+    """A source of tagged images, and of masks where it has some; `open_dataset` explains the fields."""
 
     data: str
     images: tuple[str, ...] = ()
@@ -23,12 +23,12 @@ class Source:
     sbd: str | None = None
 
     @classmethod
-    def of(cls, data: "str | Path | Source") -> "Source":
+    def of(cls, data: "str | Path | DataSource") -> "DataSource":
         """A source from what a person passes."""
-        return data if isinstance(data, Source) else cls(str(data))
+        return data if isinstance(data, DataSource) else cls(str(data))
 
-    def open(self, classes: Sequence[str] | None = None, *, skip_missing: bool = False) -> ImageTags:
-        """The tagged pictures; missing ones are an error, or left out."""
+    def open(self, classes: Sequence[str] | None = None, *, skip_missing: bool = False) -> ImageDataset:
+        """The tagged images; missing ones are an error, or left out."""
         if skip_missing:
             found = list_source(
                 self.data, images=self.images or None, split=self.split, classes=classes, **self._reading()
@@ -36,9 +36,9 @@ class Source:
             return found.dataset() if isinstance(found, Listing) else found
         return open_dataset(self.data, images=self.images or None, split=self.split, classes=classes, **self._reading())
 
-    def truth(self, classes: Sequence[str] | None = None) -> PixelTruth:
+    def ground_truth(self, classes: Sequence[str] | None = None) -> MaskDataset:
         """The masks, for evaluation."""
-        return open_truth(
+        return open_masks(
             self.data,
             masks=self.masks or None,
             images=self.images or None,
@@ -47,15 +47,15 @@ class Source:
             **self._reading(),
         )
 
-    def truth_if_any(self, classes: Sequence[str] | None = None) -> PixelTruth | None:
+    def masks_if_any(self, classes: Sequence[str] | None = None) -> MaskDataset | None:
         """The masks, or None where the source has none; masks that were named have to be there."""
         if self.masks:
-            return self.truth(classes)
+            return self.ground_truth(classes)
         try:
-            truth = self.truth(classes)
+            ground_truth = self.ground_truth(classes)
         except DataError:
             return None
-        return truth if len(truth) else None
+        return ground_truth if len(ground_truth) else None
 
     def describe(self) -> dict[str, Any]:
         """For the run's configuration."""
@@ -64,7 +64,7 @@ class Source:
         return {key: value for key, value in {**asdict(self), **tidy}.items() if value}
 
     @classmethod
-    def described(cls, fields: dict[str, Any]) -> "Source":
+    def described(cls, fields: dict[str, Any]) -> "DataSource":
         """The source that `describe` described; what else there is in the fields is left out."""
         own: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value

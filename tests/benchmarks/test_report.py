@@ -18,7 +18,7 @@ from tagseg.benchmarks.timing import Findings, Growth, Row, Table
 
 ROOT = Path(__file__).parents[2]
 FINDINGS = Findings(
-    (Table("a job", (Row("slow", 0.5, 2**20), Row("fast", 0.001, 2**10, pictures=None)), note="on one thread"),),
+    (Table("a job", (Row("slow", 0.5, 2**20), Row("fast", 0.001, 2**10, images=None)), note="on one thread"),),
     (Growth("a job", "pixels", ((10.0, 0.1), (100.0, 1.0)), 1.0),),
 )
 

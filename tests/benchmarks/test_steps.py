@@ -25,8 +25,8 @@ def test_both_forms_of_a_step_learn_the_same() -> None:
 
 
 def test_generated_photos_have_regions_and_texture() -> None:
-    picture = photo_like(96, 128).float()
-    assert picture.shape == (3, 96, 128)
-    assert picture.std() > 20
-    assert (picture[..., 1:] - picture[..., :-1]).abs().mean() > 1
+    image = photo_like(96, 128).float()
+    assert image.shape == (3, 96, 128)
+    assert image.std() > 20
+    assert (image[..., 1:] - image[..., :-1]).abs().mean() > 1
     assert torch.equal(photo_like(96, 128), photo_like(96, 128))

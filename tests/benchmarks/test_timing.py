@@ -31,8 +31,8 @@ def test_a_long_job_warms_up_once_and_has_each_round_kept() -> None:
         assert row.seconds == sorted(row.rounds)[1]
 
 
-def test_ratios_are_by_picture() -> None:
-    table = Table("t", (Row("one", 2.0, None, pictures=1), Row("eight", 4.0, None, pictures=8)))
+def test_ratios_are_by_image() -> None:
+    table = Table("t", (Row("one", 2.0, None, images=1), Row("eight", 4.0, None, images=8)))
     assert [table.times_faster(row) for row in table.rows] == [1, 4]
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tagseg.data import check, open_dataset, shapes
-from tests.data.writing import BLUE, GREEN, RED, write_picture, write_text
+from tests.data.writing import BLUE, GREEN, RED, write_image, write_text
 
 
 def table(root: Path, rows: dict[str, str], name: str = "t.csv") -> Path:
@@ -17,9 +17,9 @@ def table(root: Path, rows: dict[str, str], name: str = "t.csv") -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_picture(tmp_path / "a.png", RED, (10, 10))
-    write_picture(tmp_path / "b.png", GREEN, (20, 10))
-    write_picture(tmp_path / "c.jpg", BLUE, (40, 30))
+    write_image(tmp_path / "a.png", RED, (10, 10))
+    write_image(tmp_path / "b.png", GREEN, (20, 10))
+    write_image(tmp_path / "c.jpg", BLUE, (40, 30))
     return tmp_path
 
 
@@ -27,7 +27,7 @@ def test_a_good_dataset_has_no_problems() -> None:
     report = check("shapes:60")
     assert report.problems == []
     assert report.warnings == []
-    assert report.pictures == 60
+    assert report.image_count == 60
     assert report.modes == {"RGB": 60}
 
 
@@ -43,18 +43,18 @@ def test_counts_sizes_and_modes(folder: Path) -> None:
 def test_missing_and_unreadable_files(folder: Path) -> None:
     write_text(folder / "b.png", "broken")
     report = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow", "gone.png": "dog"}))
-    assert report.pictures == 3
+    assert report.image_count == 3
     assert [line.endswith("t.csv:5: gone.png") for line in report.missing] == [True]
-    assert "b.png: is not a picture" in report.unreadable[0]
+    assert "b.png: is not an image" in report.unreadable[0]
     assert any(
-        "1 listed picture (" in line and "missing; add the files or remove the rows" in line for line in report.problems
+        "1 listed image (" in line and "missing; add the files or remove the rows" in line for line in report.problems
     )
     assert any("1 file (" in line and "unreadable; replace or remove" in line for line in report.problems)
 
 
 def test_nothing_found(folder: Path) -> None:
     report = check(table(folder, {"x.png": "cat", "y.png": "dog"}))
-    assert report.problems[0].startswith("no picture was found")
+    assert report.problems[0].startswith("no image was found")
     assert report.sizes == {}
 
 
@@ -62,14 +62,14 @@ def test_classes_that_never_or_always_occur(folder: Path) -> None:
     rows = {"a.png": "cat sky", "b.png": "dog sky", "c.jpg": "sky"}
     report = check(table(folder, rows), classes=["cat", "dog", "sky", "unicorn"])
     assert (report.never, report.always) == (("unicorn",), ("sky",))
-    assert any("'unicorn' occurs in no picture, so it is never learned" in line for line in report.problems)
-    assert any("'sky' occurs in every picture: nothing shows what it is not" in line for line in report.problems)
+    assert any("'unicorn' occurs in no image, so it is never learned" in line for line in report.problems)
+    assert any("'sky' occurs in every image: nothing shows what it is not" in line for line in report.problems)
     assert len(report.problems) == 2
 
 
 def test_one_class_is_not_enough_evidence(folder: Path) -> None:
     report = check(table(folder, {"a.png": "cat", "b.png": "cat", "c.jpg": ""}))
-    assert any("only 1 of the classes occurs in some pictures and not in others" in line for line in report.problems)
+    assert any("only 1 of the classes occurs in some images and not in others" in line for line in report.problems)
     assert report.unlabelled == ("c",)
     assert any("without labels" in line for line in report.warnings)
 
@@ -86,16 +86,16 @@ def test_labels_that_are_written_in_several_ways(folder: Path) -> None:
     assert any("1 class (dog,cat) is perhaps of several labels" in line for line in report.warnings)
 
 
-def test_too_few_pictures_to_hold_some_out(folder: Path) -> None:
+def test_too_few_images_to_hold_some_out(folder: Path) -> None:
     few = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow"}))
-    assert any("every picture is the only one of some class" in line for line in few.problems)
+    assert any("every image is the only one of some class" in line for line in few.problems)
     enough = check(table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "dog"}))
     assert enough.problems == []
 
 
 def test_duplicates_inside_and_across_splits(folder: Path) -> None:
-    write_picture(folder / "copy.png", RED, (10, 10))
-    write_picture(folder / "leak.png", GREEN, (20, 10))
+    write_image(folder / "copy.png", RED, (10, 10))
+    write_image(folder / "leak.png", GREEN, (20, 10))
     train = table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow", "copy.png": "dog"})
     val = table(folder, {"leak.png": "dog"}, "val.csv")
     report = check(train, against=[val])
@@ -108,7 +108,7 @@ def test_duplicates_inside_and_across_splits(folder: Path) -> None:
 
 
 def test_an_open_dataset_can_be_checked() -> None:
-    assert check(shapes(40).subset(range(30)), against=[shapes(20, split="val")]).pictures == 30
+    assert check(shapes(40).subset(range(30)), against=[shapes(20, split="val")]).image_count == 30
 
 
 def test_the_report_as_json(folder: Path) -> None:

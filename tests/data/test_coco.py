@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tagseg.data import DataError, open_dataset, open_truth
+from tagseg.data import DataError, open_dataset, open_masks
 from tests.data.writing import write_coco, write_text
 
 CAT, DOG = 1, 2  # mask values: the categories by rising number
@@ -33,22 +33,22 @@ def test_labels_of_a_file_and_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_polygons_cover_their_pixels(tmp_path: Path) -> None:
-    truth = open_truth(write_coco(tmp_path, [annotation(1, 3, rectangle(2, 1, 7, 5))]))
+    ground_truth = open_masks(write_coco(tmp_path, [annotation(1, 3, rectangle(2, 1, 7, 5))]))
     expected = np.zeros((8, 12), np.uint8)
     expected[1:5, 2:7] = DOG
-    assert np.array_equal(truth["one"], expected)
-    assert not truth["two"].any()
+    assert np.array_equal(ground_truth["one"], expected)
+    assert not ground_truth["two"].any()
 
 
 def test_run_lengths_go_down_the_columns(tmp_path: Path) -> None:
     counts = [8 * 2 + 3, 2, 8 * 12 - 8 * 2 - 5]
-    mask = open_truth(write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": counts})]))["one"]
+    mask = open_masks(write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": counts})]))["one"]
     assert np.argwhere(mask == CAT).tolist() == [[3, 2], [4, 2]]
 
 
 def test_small_objects_lie_on_large_ones_and_crowds_are_ignored(tmp_path: Path) -> None:
     crowd = {"size": [8, 12], "counts": [0, 8 * 12]}
-    mask = open_truth(
+    mask = open_masks(
         write_coco(
             tmp_path,
             [
@@ -63,14 +63,14 @@ def test_small_objects_lie_on_large_ones_and_crowds_are_ignored(tmp_path: Path) 
 
 def test_given_classes_set_the_mask_values(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 3, rectangle(0, 0, 12, 8))])
-    assert open_truth(path, classes=["dog", "cat"])["one"][4, 4] == 1
+    assert open_masks(path, classes=["dog", "cat"])["one"][4, 4] == 1
 
 
 def test_compressed_run_lengths_ask_for_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": "P3"})])
     monkeypatch.setitem(sys.modules, "pycocotools", None)
     with pytest.raises(DataError, match=r"image 7\): compressed run lengths need pycocotools; .*'tagseg\[coco\]'"):
-        open_truth(path)["one"]
+        open_masks(path)["one"]
     assert open_dataset(path).tags.tolist() == [[1, 0], [0, 0]]
 
 
@@ -80,7 +80,7 @@ def test_compressed_run_lengths(tmp_path: Path) -> None:
     region[2:5, 3:9] = 1
     packed = tools.encode(region)
     packed["counts"] = packed["counts"].decode()
-    mask = open_truth(write_coco(tmp_path, [annotation(1, 1, packed)]))["one"]
+    mask = open_masks(write_coco(tmp_path, [annotation(1, 1, packed)]))["one"]
     assert np.array_equal(mask, region * CAT)
 
 
@@ -93,7 +93,7 @@ def test_compressed_run_lengths(tmp_path: Path) -> None:
 )
 def test_mask_errors_name_the_annotation(tmp_path: Path, segmentation: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        open_truth(write_coco(tmp_path, [annotation(4, 1, segmentation)]))["one"]
+        open_masks(write_coco(tmp_path, [annotation(4, 1, segmentation)]))["one"]
 
 
 def test_errors_of_the_file(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tagseg.data import DataError, open_dataset
-from tests.data.writing import BLUE, GREEN, RED, write_picture, write_text
+from tests.data.writing import BLUE, GREEN, RED, write_image, write_text
 
 
 def test_the_folder_is_the_label(tmp_path: Path) -> None:
-    write_picture(tmp_path / "dog" / "1.jpg")
-    write_picture(tmp_path / "traffic light" / "deeper" / "2.PNG")
-    write_text(tmp_path / "dog" / "notes.txt", "not a picture")
+    write_image(tmp_path / "dog" / "1.jpg")
+    write_image(tmp_path / "traffic light" / "deeper" / "2.PNG")
+    write_text(tmp_path / "dog" / "notes.txt", "not an image")
     write_text(tmp_path / ".cache" / "x.jpg", "not a class")
     dataset = open_dataset(tmp_path)
     assert dataset.classes == ("dog", "traffic light")
@@ -20,10 +20,10 @@ def test_the_folder_is_the_label(tmp_path: Path) -> None:
 
 
 def test_the_same_file_in_two_folders_has_both_labels(tmp_path: Path) -> None:
-    write_picture(tmp_path / "cat" / "both.png", BLUE)
-    write_picture(tmp_path / "dog" / "both.png", BLUE)
-    write_picture(tmp_path / "cat" / "1.png", RED)
-    write_picture(tmp_path / "dog" / "1.png", GREEN)  # the same name, another picture
+    write_image(tmp_path / "cat" / "both.png", BLUE)
+    write_image(tmp_path / "dog" / "both.png", BLUE)
+    write_image(tmp_path / "cat" / "1.png", RED)
+    write_image(tmp_path / "dog" / "1.png", GREEN)  # the same name, another image
     dataset = open_dataset(tmp_path)
     assert dict(zip(dataset.names, dataset.tags.tolist(), strict=True)) == {
         "cat/1": [1, 0],
@@ -33,8 +33,8 @@ def test_the_same_file_in_two_folders_has_both_labels(tmp_path: Path) -> None:
 
 
 def test_splits_have_to_be_named(tmp_path: Path) -> None:
-    write_picture(tmp_path / "train" / "dog" / "1.jpg")
-    write_picture(tmp_path / "val" / "dog" / "2.jpg")
+    write_image(tmp_path / "train" / "dog" / "1.jpg")
+    write_image(tmp_path / "val" / "dog" / "2.jpg")
     assert open_dataset(tmp_path, split="val").names == ("dog/2",)
     with pytest.raises(DataError, match="holds the splits train, val; name one of them with split="):
         open_dataset(tmp_path)
@@ -42,6 +42,6 @@ def test_splits_have_to_be_named(tmp_path: Path) -> None:
         open_dataset(tmp_path, split="vall")
 
 
-def test_a_folder_without_pictures_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no table and no pictures in folders named like their class"):
+def test_a_folder_without_images_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no table and no images in folders named like their class"):
         open_dataset(tmp_path)

@@ -1,13 +1,13 @@
-"""The built-in dataset: the same pictures everywhere, exact masks, fair tags."""
+"""The built-in dataset: the same images everywhere, exact masks, fair tags."""
 
 import numpy as np
 import pytest
 import torch
 
-from tagseg.data import DataError, shapes, shapes_truth
+from tagseg.data import DataError, shapes, shapes_masks
 
 
-def test_a_picture_depends_on_seed_split_and_index_alone() -> None:
+def test_a_image_depends_on_seed_split_and_index_alone() -> None:
     few, many = shapes(3), shapes(8)
     for i in range(3):
         assert torch.equal(few[i][0], many[i][0])
@@ -15,27 +15,27 @@ def test_a_picture_depends_on_seed_split_and_index_alone() -> None:
     assert not torch.equal(few[0][0], shapes(1, seed=1)[0][0])
 
 
-def test_splits_share_no_picture() -> None:
+def test_splits_share_no_image() -> None:
     splits = [shapes(40, split=split) for split in ("train", "val", "test")]
     assert len({split[i][0].numpy().tobytes() for split in splits for i in range(40)}) == 120
     assert len({name for split in splits for name in split.names}) == 120
 
 
 def test_tags_are_exactly_the_kinds_in_the_mask() -> None:
-    dataset, truth = shapes(60), shapes_truth(60)
+    dataset, ground_truth = shapes(60), shapes_masks(60)
     for i, name in enumerate(dataset.names):
-        visible = set(np.unique(truth[name])) - {0}
+        visible = set(np.unique(ground_truth[name])) - {0}
         assert visible == {int(k) + 1 for k in dataset.tags[i].nonzero()}
 
 
 def test_every_tag_can_be_seen() -> None:
-    truth = shapes_truth(150)
-    for mask in truth.values():
+    ground_truth = shapes_masks(150)
+    for mask in ground_truth.values():
         _, areas = np.unique(mask[mask > 0], return_counts=True)
         assert areas.min() > 0.005 * mask.size
 
 
-def test_kinds_are_equally_frequent_and_pictures_hold_one_to_three() -> None:
+def test_kinds_are_equally_frequent_and_images_hold_one_to_three() -> None:
     tags = shapes(600).tags
     assert tags.mean(0).min() > 0.27
     assert tags.mean(0).max() < 0.40
@@ -44,10 +44,10 @@ def test_kinds_are_equally_frequent_and_pictures_hold_one_to_three() -> None:
 
 def test_colour_alone_does_not_tell_the_kinds_apart() -> None:
     """A kind leans to a colour, but the usual colour of a kind names too few things rightly to do without the shape."""
-    dataset, truth = shapes(300), shapes_truth(300)
+    dataset, ground_truth = shapes(300), shapes_masks(300)
     colours, kinds = [], []
     for i, name in enumerate(dataset.names):
-        pixels, mask = dataset[i][0].numpy(), truth[name]
+        pixels, mask = dataset[i][0].numpy(), ground_truth[name]
         for kind in np.unique(mask[mask > 0]):
             colours.append(pixels[:, mask == kind].mean(1))
             kinds.append(kind)
@@ -61,13 +61,13 @@ def test_the_scene_does_not_depend_on_the_size() -> None:
     small, large = shapes(20, size=64), shapes(20, size=128)
     assert torch.equal(small.tags, large.tags)
     assert small[0][0].shape == (3, 64, 64)
-    coarse, fine = shapes_truth(20, size=64), shapes_truth(20, size=128)
+    coarse, fine = shapes_masks(20, size=64), shapes_masks(20, size=128)
     agreement = [np.mean(coarse[name] == fine[name][::2, ::2]) for name in coarse]
     assert min(agreement) > 0.95
 
 
 def test_masks_stay_the_same_between_versions() -> None:
-    mask = shapes_truth(1, seed=3)["train-00000"]
+    mask = shapes_masks(1, seed=3)["train-00000"]
     assert np.bincount(mask.ravel(), minlength=7).tolist() == pytest.approx([5967, 0, 0, 826, 0, 952, 1471], abs=2)
 
 

@@ -1,4 +1,4 @@
-"""Tables in the dialects that people have, and pictures wherever they lie."""
+"""Tables in the dialects that people have, and images wherever they lie."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from tagseg.data import DataError, ImageTags, open_dataset
+from tagseg.data import DataError, ImageDataset, open_dataset
 from tagseg.data._table_lines import guess_separator, split_labels
-from tests.data.writing import BLUE, GREEN, RED, picture_bytes, write_picture, write_text, write_zip
+from tests.data.writing import BLUE, GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
-def labels(dataset: ImageTags) -> dict[str, set[str]]:
+def labels(dataset: ImageDataset) -> dict[str, set[str]]:
     return {
         name: {dataset.classes[int(c)] for c in tags.nonzero()}
         for name, tags in zip(dataset.names, dataset.tags, strict=True)
@@ -20,8 +20,8 @@ def labels(dataset: ImageTags) -> dict[str, set[str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_picture(tmp_path / "a.png", RED)
-    write_picture(tmp_path / "b.png", GREEN)
+    write_image(tmp_path / "a.png", RED)
+    write_image(tmp_path / "b.png", GREEN)
     return tmp_path
 
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
         (".csv", "image,labels\na.png,cat\na.png,dog\nb.png,dog\n"),
         (".csv", "\ufeffimage,labels\r\na.png,cat dog\r\n\r\nb.png,dog\r\n"),
         (".csv", "width,file_name,tags,split\n3,a.png,cat dog,train\n3,b.png,dog,train\n"),
-        (".csv", "picture,what\na.png,cat dog\nb.png,dog\n"),
+        (".csv", "image,what\na.png,cat dog\nb.png,dog\n"),
         (".csv", "image,labels\na,cat dog\nb,dog\n"),
         (".tsv", "image\tlabels\na.png\tcat dog\nb.png\tdog\n"),
         (".tsv", "a.png\tcat,dog\nb.png\tdog\n"),
@@ -75,7 +75,7 @@ def test_joined_labels_come_apart_again(lines: list[set[str]], separator: str) -
     assert [set(split_labels(cell, guess_separator(cells))) for cell in cells] == lines
 
 
-def test_a_picture_without_labels_is_kept(folder: Path) -> None:
+def test_a_image_without_labels_is_kept(folder: Path) -> None:
     dataset = open_dataset(write_text(folder / "t.csv", "image,labels\na.png,cat\nb.png,\n"))
     assert labels(dataset) == {"a": {"cat"}, "b": set()}
 
@@ -85,7 +85,7 @@ def test_given_classes_set_the_order(folder: Path) -> None:
     assert open_dataset(table, classes=["zebra", "dog", "cat"]).tags.tolist() == [[0, 0, 1], [0, 1, 0]]
 
 
-def test_pictures_in_another_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_images_in_another_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", "a.png,cat\nb.png,dog\n")
     assert len(open_dataset(table, images=folder)) == 2
     assert len(open_dataset(table, images=str(folder))) == 2
@@ -96,25 +96,25 @@ def test_absolute_paths(folder: Path, tmp_path_factory: pytest.TempPathFactory) 
     assert open_dataset(table)[0][0].shape == (3, 8, 12)
 
 
-def test_pictures_in_zips_named_like_the_table(tmp_path: Path) -> None:
-    write_zip(tmp_path / "t-0.zip", {"images/a.png": picture_bytes(RED)})
-    write_zip(tmp_path / "t-1.zip", {"images/b.png": picture_bytes(GREEN), "masks/b.png": b"not a picture"})
-    write_zip(tmp_path / "t-masks.zip", {"masks/a.png": b"not a picture"})
+def test_images_in_zips_named_like_the_table(tmp_path: Path) -> None:
+    write_zip(tmp_path / "t-0.zip", {"images/a.png": image_bytes(RED)})
+    write_zip(tmp_path / "t-1.zip", {"images/b.png": image_bytes(GREEN), "masks/b.png": b"not an image"})
+    write_zip(tmp_path / "t-masks.zip", {"masks/a.png": b"not an image"})
     dataset = open_dataset(write_text(tmp_path / "t.csv", "image,labels\na.png,cat\nb,dog\n"))
     assert dataset[0][0][:, 0, 0].tolist() == list(RED)
     assert dataset[1][0][:, 0, 0].tolist() == list(GREEN)
 
 
-def test_pictures_in_named_zips(tmp_path: Path) -> None:
-    first = write_zip(tmp_path / "x.zip", {"deep/er/a.png": picture_bytes(RED)})
-    second = write_zip(tmp_path / "y.zip", {"b.png": picture_bytes(GREEN)})
+def test_images_in_named_zips(tmp_path: Path) -> None:
+    first = write_zip(tmp_path / "x.zip", {"deep/er/a.png": image_bytes(RED)})
+    second = write_zip(tmp_path / "y.zip", {"b.png": image_bytes(GREEN)})
     table = write_text(tmp_path / "t.csv", "er/a.png,cat\nb.png,dog\n")
     assert open_dataset(table, images=[first, second]).names == ("er/a", "b")
 
 
 def test_imagefolder_with_metadata_and_splits(tmp_path: Path) -> None:
     for split, colour in (("train", RED), ("test", BLUE)):
-        write_picture(tmp_path / split / "0001.jpg", colour)
+        write_image(tmp_path / split / "0001.jpg", colour)
         write_text(tmp_path / split / "metadata.jsonl", '{"file_name": "0001.jpg", "labels": ["cat"]}\n')
     assert labels(open_dataset(tmp_path, split="test")) == {"0001": {"cat"}}
     assert labels(open_dataset(tmp_path / "train")) == {"0001": {"cat"}}
@@ -134,14 +134,14 @@ def test_split_by_column_and_by_file(folder: Path) -> None:
 
 
 def test_dots_in_names_are_not_endings(tmp_path: Path) -> None:
-    write_picture(tmp_path / "v1.2.png")
-    write_picture(tmp_path / "v1.3.png")
+    write_image(tmp_path / "v1.2.png")
+    write_image(tmp_path / "v1.3.png")
     table = write_text(tmp_path / "t.csv", "image,labels\nv1.2,cat\nv1.3.png,dog\n")
     assert open_dataset(table).names == ("v1.2", "v1.3")
 
 
 def test_names_stay_unique(folder: Path) -> None:
-    write_picture(folder / "a.jpg")
+    write_image(folder / "a.jpg")
     dataset = open_dataset(write_text(folder / "t.csv", "a.png,cat\na.jpg,cat\nb.png,dog\n"))
     assert dataset.names == ("a.png", "a.jpg", "b")
 
@@ -149,10 +149,10 @@ def test_names_stay_unique(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"t\.csv: has no rows; write one line per picture"),
+        ("", r"t\.csv: has no rows; write one line per image"),
         ("image,labels\n", r"t\.csv: has no rows"),
-        ("image,labels\n,cat\n", r"t\.csv:2: names no image; write the picture's file name in column 1"),
-        ("image,labels\na.png,cat\nzz.png,cat\nyy.png,cat\n", r"t\.csv:3: no picture 'zz\.png' and 1 more was found"),
+        ("image,labels\n,cat\n", r"t\.csv:2: names no image; write the image's file name in column 1"),
+        ("image,labels\na.png,cat\nzz.png,cat\nyy.png,cat\n", r"t\.csv:3: no image 'zz\.png' and 1 more was found"),
         ("image,height,width\na.png,3,4\n", r"t\.csv:1: has no column 'labels' among image, height, width"),
         ("image,labels\na.png,cow\n", r"t\.csv:2: unknown class 'cow'; known: cat, crow\. Did you mean 'crow'"),
     ],
@@ -195,14 +195,14 @@ def test_files_that_are_not_what_they_seem(folder: Path) -> None:
 
 
 def test_an_ambiguous_name_is_not_guessed(tmp_path: Path) -> None:
-    write_picture(tmp_path / "x" / "1.png")
-    write_picture(tmp_path / "y" / "1.png")
+    write_image(tmp_path / "x" / "1.png")
+    write_image(tmp_path / "y" / "1.png")
     with pytest.raises(DataError, match=r"t\.csv:1: .*1\.png could be .*write more of its path"):
         open_dataset(write_text(tmp_path / "t.csv", "1.png,cat\n"))
 
 
 def test_max_side_reaches_the_decoder(tmp_path: Path) -> None:
-    write_picture(tmp_path / "a.jpg", size=(400, 100))
+    write_image(tmp_path / "a.jpg", size=(400, 100))
     dataset = open_dataset(write_text(tmp_path / "t.csv", "a.jpg,cat\n"), max_side=80)
     assert dataset[0][0].shape == (3, 20, 80)
     assert dataset[0][0].dtype == torch.uint8

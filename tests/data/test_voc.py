@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tagseg.data import DataError, ImageTags, open_dataset, open_truth
+from tagseg.data import DataError, ImageDataset, open_dataset, open_masks
 from tests.data.writing import write_text, write_voc
 
 
-def labels(dataset: ImageTags) -> dict[str, list[str]]:
+def labels(dataset: ImageDataset) -> dict[str, list[str]]:
     return {
         name: [dataset.classes[int(c)] for c in tags.nonzero()]
         for name, tags in zip(dataset.names, dataset.tags, strict=True)
@@ -32,12 +32,12 @@ def test_any_of_the_folders_will_do(tmp_path: Path, root: str) -> None:
 
 
 def test_truth_comes_from_voc_where_it_has_a_mask_and_else_from_sbd(tmp_path: Path) -> None:
-    truth = open_truth(write_voc(tmp_path), split="train_aug")
-    assert list(truth) == ["a1", "c1", "d1"]
-    assert np.unique(truth["a1"]).tolist() == [12]
-    assert np.unique(truth["d1"]).tolist() == [0, 20]
-    assert truth["d1"].dtype == np.uint8
-    assert set(open_truth(tmp_path, split="val")) == {"b1", "b2"}
+    ground_truth = open_masks(write_voc(tmp_path), split="train_aug")
+    assert list(ground_truth) == ["a1", "c1", "d1"]
+    assert np.unique(ground_truth["a1"]).tolist() == [12]
+    assert np.unique(ground_truth["d1"]).tolist() == [0, 20]
+    assert ground_truth["d1"].dtype == np.uint8
+    assert set(open_masks(tmp_path, split="val")) == {"b1", "b2"}
 
 
 def test_without_sbd(tmp_path: Path) -> None:

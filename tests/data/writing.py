@@ -14,15 +14,15 @@ from PIL import Image
 RED, GREEN, BLUE = (200, 30, 30), (30, 200, 30), (30, 30, 200)
 
 
-def picture_bytes(colour: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8), ending: str = "png") -> bytes:
+def image_bytes(colour: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8), ending: str = "png") -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", size, colour).save(buffer, {"jpg": "JPEG"}.get(ending, ending))
     return buffer.getvalue()
 
 
-def write_picture(path: Path, colour: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8)) -> Path:
+def write_image(path: Path, colour: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8)) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture_bytes(colour, size, path.suffix[1:]))
+    path.write_bytes(image_bytes(colour, size, path.suffix[1:]))
     return path
 
 
@@ -45,7 +45,7 @@ def write_voc(root: Path) -> Path:
     """VOC with train a1 and val b1, b2; SBD with a1, b1 (also VOC's), c1 (XML in VOC) and d1 (SBD only)."""
     voc, sbd = root / "VOCdevkit" / "VOC2012", root / "benchmark_RELEASE" / "dataset"
     for name, objects in {"a1": ["dog", "person", "dog"], "b1": ["cat"], "b2": ["sofa"], "c1": ["bus"]}.items():
-        write_picture(voc / "JPEGImages" / f"{name}.jpg")
+        write_image(voc / "JPEGImages" / f"{name}.jpg")
         tags = "".join(f"<object><name>{o}</name><part><name>head</name></part></object>" for o in objects)
         write_text(voc / "Annotations" / f"{name}.xml", f"<annotation>{tags}</annotation>")
     for name, value in {"a1": 12, "b1": 8, "b2": 18}.items():
@@ -54,7 +54,7 @@ def write_voc(root: Path) -> Path:
     write_text(lists / "train.txt", "a1\n")
     write_text(lists / "val.txt", "b1\nb2\n")
     for name, value in {"a1": 12, "b1": 8, "c1": 6, "d1": 20}.items():
-        write_picture(sbd / "img" / f"{name}.jpg")
+        write_image(sbd / "img" / f"{name}.jpg")
         write_sbd_mat(sbd / "cls" / f"{name}.mat", value)
     write_text(sbd / "train.txt", "a1\nc1\n")
     write_text(sbd / "val.txt", "b1\nd1\n")
@@ -65,14 +65,14 @@ def write_sbd_mat(path: Path, value: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     mask = np.zeros((8, 12), np.uint8)
     mask[2:5, 3:6] = value
-    truth = {"Boundaries": np.zeros((20, 1)), "Segmentation": mask, "CategoriesPresent": np.array([[value]])}
-    scipy.io.savemat(path, {"GTcls": truth})
+    ground_truth = {"Boundaries": np.zeros((20, 1)), "Segmentation": mask, "CategoriesPresent": np.array([[value]])}
+    scipy.io.savemat(path, {"GTcls": ground_truth})
 
 
 def write_coco(root: Path, annotations: Iterable[dict[str, Any]]) -> Path:
-    """Two pictures of 12 x 8, the second without annotations, and categories numbered 3 (dog) and 1 (cat)."""
+    """Two images of 12 x 8, the second without annotations, and categories numbered 3 (dog) and 1 (cat)."""
     for name in ("one.jpg", "two.jpg"):
-        write_picture(root / "val" / name)
+        write_image(root / "val" / name)
     content = {
         "images": [
             {"id": 7, "file_name": "one.jpg", "width": 12, "height": 8},

@@ -11,13 +11,13 @@ from tagseg.evaluation.confusion import ConfusionMatrix, mean
 def test_counts_are_those_of_scikit_learn(classes: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     predictions = random.integers(0, classes, (2, 13, 17), dtype=np.uint8)
-    truths = random.integers(0, classes, (2, 13, 17), dtype=np.uint8)
-    truths[random.random(truths.shape) < 0.1] = 255
+    ground_truths = random.integers(0, classes, (2, 13, 17), dtype=np.uint8)
+    ground_truths[random.random(ground_truths.shape) < 0.1] = 255
     matrix = ConfusionMatrix(classes)
-    for prediction, truth in zip(predictions, truths, strict=True):
-        matrix.update(prediction, truth)
-    judged = truths != 255
-    y_true, y_pred, labels = truths[judged], predictions[judged], list(range(classes))
+    for prediction, ground_truth in zip(predictions, ground_truths, strict=True):
+        matrix.update(prediction, ground_truth)
+    judged = ground_truths != 255
+    y_true, y_pred, labels = ground_truths[judged], predictions[judged], list(range(classes))
     assert np.array_equal(matrix.counts, confusion_matrix(y_true, y_pred, labels=labels))
     options = {"labels": labels, "average": None, "zero_division": 0}
     assert np.allclose(np.nan_to_num(matrix.iou), jaccard_score(y_true, y_pred, **options))
@@ -38,9 +38,9 @@ def test_matrices_add_up() -> None:
     random = np.random.default_rng(0)
     parts, whole = [ConfusionMatrix(3), ConfusionMatrix(3)], ConfusionMatrix(3)
     for part in parts:
-        prediction, truth = random.integers(0, 3, (2, 8, 8), dtype=np.uint8)
-        part.update(prediction, truth)
-        whole.update(prediction, truth)
+        prediction, ground_truth = random.integers(0, 3, (2, 8, 8), dtype=np.uint8)
+        part.update(prediction, ground_truth)
+        whole.update(prediction, ground_truth)
     assert np.array_equal((parts[0] + parts[1]).counts, whole.counts)
     with pytest.raises(ValueError, match="of 3 and 4 classes cannot be added"):
         parts[0] + ConfusionMatrix(4)
@@ -56,13 +56,15 @@ def test_most_classes_that_8_bits_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prediction", "truth", "message"),
+    ("prediction", "ground_truth", "message"),
     [
         ([[0, 1]], [[0, 1], [1, 1]], r"one size, got \[1, 2\] and \[2, 2\]"),
         ([[0, 3]], [[0, 1]], "prediction must have the values 0 to 2, got 0 to 3"),
-        ([[0, 1]], [[0, 7]], "truth has the value 7, but there are 3 classes"),
+        ([[0, 1]], [[0, 7]], "ground truth has the value 7, but there are 3 classes"),
     ],
 )
-def test_values_out_of_range_are_refused(prediction: list[list[int]], truth: list[list[int]], message: str) -> None:
+def test_values_out_of_range_are_refused(
+    prediction: list[list[int]], ground_truth: list[list[int]], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
-        ConfusionMatrix(3).update(np.array(prediction), np.array(truth, dtype=np.uint8))
+        ConfusionMatrix(3).update(np.array(prediction), np.array(ground_truth, dtype=np.uint8))

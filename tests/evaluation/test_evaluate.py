@@ -8,18 +8,18 @@ import torch
 from rich.console import Console
 
 import tagseg
-from tagseg.data import PixelTruth, shapes, shapes_truth
+from tagseg.data import MaskDataset, shapes, shapes_masks
 from tagseg.evaluation.confusion import ConfusionMatrix
 from tagseg.evaluation.evaluation import Evaluation
 from tagseg.evaluation.run import evaluate
 from tagseg.evaluation.tuning import best_background, tune_on_masks
-from tagseg.inference.predictor import Predictor
-from tagseg.inference.settings import InferenceSettings
+from tagseg.predict.predictor import Predictor
+from tagseg.predict.settings import InferenceSettings
 
 COUNT, SIZE = 5, 64
-DATA, TRUTH = shapes(COUNT, size=SIZE), shapes_truth(COUNT, size=SIZE)
+DATA, TRUTH = shapes(COUNT, size=SIZE), shapes_masks(COUNT, size=SIZE)
 # In the middle of what random weights score, so that some classes are kept and some are not.
-SETTINGS = InferenceSettings(scales=(1.0, 1.5), cutoffs=0.2, chosen_from="tags")
+SETTINGS = InferenceSettings(scales=(1.0, 1.5), thresholds=0.2, thresholds_from="tags")
 
 
 @pytest.fixture(scope="module")
@@ -39,23 +39,23 @@ def evaluation(predictor: Predictor) -> Evaluation:
     return evaluate(predictor, DATA, TRUTH, progress=False)
 
 
-@pytest.mark.parametrize("quality", [False, True])
-def test_both_protocols_are_those_of_predict(predictor: Predictor, quality: bool) -> None:
-    both = evaluate(predictor, DATA, TRUTH, quality=quality, crf=quality, progress=False)
+@pytest.mark.parametrize("tta", [False, True])
+def test_both_protocols_are_those_of_predict(predictor: Predictor, tta: bool) -> None:
+    both = evaluate(predictor, DATA, TRUTH, tta=tta, crf=tta, progress=False)
     for protocol in ("predicted-tags", "true-tags"):
         expected = ConfusionMatrix(7)
         for index, name in enumerate(DATA.names):
-            picture, tags = DATA[index]
+            image, tags = DATA[index]
             names = [DATA.classes[k] for k in tags.nonzero().flatten()] if protocol == "true-tags" else None
-            found = predictor.predict(picture, tags=names, quality=quality, crf=quality)
+            found = predictor.predict(image, tags=names, tta=tta, crf=tta)
             assert found.protocol == protocol
             expected.update(found.mask, TRUTH[name])
-        # A batch may round differently from a single picture, which can move a pixel.
+        # A batch may round differently from a single image, which can move a pixel.
         assert np.abs(both.confusion[protocol].counts - expected.counts).sum() <= 8
     assert (both.confusion["predicted-tags"].counts != both.confusion["true-tags"].counts).any()
 
 
-def test_the_network_sees_each_picture_once(predictor: Predictor) -> None:
+def test_the_network_sees_each_image_once(predictor: Predictor) -> None:
     seen = []
     hook = predictor.engine.prepared.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
     evaluate(predictor, DATA, TRUTH, progress=False)
@@ -67,7 +67,7 @@ def test_masks_of_another_size_are_met(predictor: Predictor) -> None:
     def enlarged(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         return np.repeat(np.repeat(TRUTH[name], 2, 0), 3, 1)
 
-    large = PixelTruth(DATA.classes, {name: lambda name=name: enlarged(name) for name in DATA.names})  # type: ignore[misc]
+    large = MaskDataset(DATA.classes, {name: lambda name=name: enlarged(name) for name in DATA.names})  # type: ignore[misc]
     found = evaluate(predictor, DATA, large, progress=False)
     plain = evaluate(predictor, DATA, TRUTH, progress=False)
     assert found.confusion["true-tags"].counts.sum() == COUNT * SIZE * SIZE * 6
@@ -77,8 +77,8 @@ def test_masks_of_another_size_are_met(predictor: Predictor) -> None:
 def test_ignored_pixels_and_missing_masks_are_left_out(predictor: Predictor) -> None:
     void = np.full((SIZE, SIZE), 255, dtype=np.uint8)
     void[:10] = 0
-    found = evaluate(predictor, DATA, PixelTruth(DATA.classes, {DATA.names[0]: lambda: void}), progress=False)
-    assert (found.pictures, found.without_truth) == (1, COUNT - 1)
+    found = evaluate(predictor, DATA, MaskDataset(DATA.classes, {DATA.names[0]: lambda: void}), progress=False)
+    assert (found.images, found.without_masks) == (1, COUNT - 1)
     assert found.confusion["true-tags"].counts.sum() == 10 * SIZE
 
 
@@ -90,8 +90,8 @@ def test_an_evaluation_survives_its_file(evaluation: Evaluation, tmp_path: Path)
     assert read.mean_iou("true-tags") == evaluation.mean_iou("true-tags")
     said = json.loads(path.read_text())
     assert list(said["protocols"]) == ["predicted-tags", "true-tags"]
-    assert (said["pictures"], said["crf"], said["settings"]["scales"]) == (COUNT, False, [1.0])
-    assert said["settings"]["chosen_from"] == "tags"
+    assert (said["images"], said["crf"], said["settings"]["scales"]) == (COUNT, False, [1.0])
+    assert said["settings"]["thresholds_from"] == "tags"
     assert said["protocols"]["true-tags"]["mean"]["iou"] == evaluation.mean_iou("true-tags")
     without = said["protocols"]["true-tags"]["mean_without_background"]["iou"]
     assert without == evaluation.mean_iou("true-tags", background=False)
@@ -116,19 +116,19 @@ def printed(evaluation: Evaluation) -> str:
 
 def test_the_table_names_protocols_and_settings(evaluation: Evaluation) -> None:
     text = printed(evaluation)
-    for words in ("predicted-tags", "true-tags", "background", "disc", f"{COUNT} pictures", "scales 1", "CRF off"):
+    for words in ("predicted-tags", "true-tags", "background", "disc", f"{COUNT} images", "scales 1", "CRF off"):
         assert words in text
-    assert "cut-offs 0.2, chosen from tags" in text
+    assert "thresholds 0.2, chosen from tags" in text
     assert "MASKS" not in text
     one = ConfusionMatrix(7, np.diag([5, 5, 0, 0, 0, 0, 0]))
     assert "true-tags: 2 of 7 classes occur" in printed(replace(evaluation, confusion={"true-tags": one}))
 
 
 def test_tuning_on_masks_is_said_loudly(predictor: Predictor) -> None:
-    tuning = tune_on_masks(predictor, DATA, TRUTH, cutoffs=(0.0, 0.2, 1.0), progress=False)
-    assert tuning.settings.chosen_from == "masks"
+    tuning = tune_on_masks(predictor, DATA, TRUTH, thresholds=(0.0, 0.2, 1.0), progress=False)
+    assert tuning.settings.thresholds_from == "masks"
     assert tuning.mean_iou[tuning.best] == max(tuning.mean_iou.values())
-    assert predictor.settings.chosen_from == "tags"
+    assert predictor.settings.thresholds_from == "tags"
     tuned = Predictor(predictor.engine.network, tuning.settings, device="cpu", precision="float32")
     found = evaluate(tuned, DATA, TRUTH, progress=False)
     assert found.mean_iou("predicted-tags") == pytest.approx(tuning.mean_iou[tuning.best], abs=1e-3)
@@ -158,13 +158,13 @@ def test_only_cam_has_a_background_to_tune(predictor: Predictor, cam: Predictor)
 
 
 def test_classes_must_be_the_models(predictor: Predictor) -> None:
-    turned = PixelTruth(DATA.classes[::-1], {name: lambda: np.zeros((4, 4), np.uint8) for name in DATA.names})
+    turned = MaskDataset(DATA.classes[::-1], {name: lambda: np.zeros((4, 4), np.uint8) for name in DATA.names})
     with pytest.raises(ValueError, match="the masks have the classes cross, ring"):
         evaluate(predictor, DATA, turned, progress=False)
-    with pytest.raises(ValueError, match="none of the 5 pictures has a mask"):
-        evaluate(predictor, DATA, PixelTruth(DATA.classes, {}), progress=False)
+    with pytest.raises(ValueError, match="none of the 5 images has a mask"):
+        evaluate(predictor, DATA, MaskDataset(DATA.classes, {}), progress=False)
 
 
 def test_a_network_alone_has_the_papers_settings(predictor: Predictor) -> None:
     found = evaluate(predictor.engine.network, DATA.subset([0]), TRUTH, progress=False)
-    assert found.settings.cutoffs == 0.1
+    assert found.settings.thresholds == 0.1

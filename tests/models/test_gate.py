@@ -75,8 +75,8 @@ def test_deterministic_gate_is_the_same_in_training() -> None:
     assert torch.equal(gate.train()(deep, shallow), gate.eval()(deep, shallow))
 
 
-def test_papers_global_cues_use_each_pictures_own_moments() -> None:
-    """With the paper's formula a picture's features do not depend on the rest of its batch, not even in training."""
+def test_papers_global_cues_use_each_images_own_moments() -> None:
+    """With the paper's formula an image's features do not depend on the rest of its batch, not even in training."""
     shallow, deep = torch.randn(4, 8, 6, 6), torch.randn(4, 16, 6, 6)
     for paper in (True, False):
         module = GlobalCueInjection(8, 16, instance_moments=paper).train()

@@ -27,7 +27,7 @@ BACKBONES = [
     "regnety_002",
     "hrnet_w18_small",  # takes only sides that are multiples of 32
     "ghostnet_100",  # supports no dilation
-    "inception_v3",  # takes only pictures of 75 pixels and more
+    "inception_v3",  # takes only images of 75 pixels and more
 ]
 CLASSES = 3
 Builder = Callable[..., Network]
@@ -66,8 +66,8 @@ def test_any_size(model: Network, size: tuple[int, int]) -> None:
 
 @torch.inference_mode()
 def test_batch_does_not_matter(model: Network) -> None:
-    pictures = torch.randn(3, 3, 40, 48)
-    together, alone = model(pictures), model(pictures[1:2])
+    images = torch.randn(3, 3, 40, 48)
+    together, alone = model(images), model(images[1:2])
     assert_close(together.masks[1:2], alone.masks, tolerance=1e-3)
 
 
@@ -76,10 +76,10 @@ def test_save_and_load(model: Network, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     tagseg.save_model(model, path)
     loaded = tagseg.load_model(path)
-    pictures = torch.randn(1, 3, 33, 47)
+    images = torch.randn(1, 3, 33, 47)
     assert loaded.config == model.config
     assert not loaded.training
-    assert torch.equal(loaded(pictures).masks, model(pictures).masks)
+    assert torch.equal(loaded(images).masks, model(images).masks)
 
 
 @torch.inference_mode()
@@ -95,28 +95,28 @@ def test_cam_compiles_as_one_graph() -> None:
 
 
 def assert_compiles_as_one_graph(model: Network) -> None:
-    pictures = torch.randn(1, 3, 33, 47)
+    images = torch.randn(1, 3, 33, 47)
     torch.compiler.reset()
     compiled = torch.compile(model, backend="eager", fullgraph=True)
-    assert_close(compiled(pictures).masks, model(pictures).masks)
+    assert_close(compiled(images).masks, model(images).masks)
 
 
 @torch.inference_mode()
 def test_half_precision_keeps_masks_and_scores_in_full(model: Network) -> None:
-    pictures = torch.randn(1, 3, 33, 47)
+    images = torch.randn(1, 3, 33, 47)
     with torch.autocast("cpu", torch.bfloat16):
-        out = model(pictures)
+        out = model(images)
     assert out.scores.dtype == out.masks.dtype == out.logits.dtype == torch.float32
     assert out.masks.isfinite().all()
 
 
 @torch.inference_mode()
 def test_channels_last(model: Network) -> None:
-    pictures = torch.randn(1, 3, 33, 47)
-    expected = model(pictures).masks
+    images = torch.randn(1, 3, 33, 47)
+    expected = model(images).masks
     model.to(memory_format=torch.channels_last)
     try:
-        assert_close(model(pictures.to(memory_format=torch.channels_last)).masks, expected, tolerance=1e-3)
+        assert_close(model(images.to(memory_format=torch.channels_last)).masks, expected, tolerance=1e-3)
     finally:
         model.to(memory_format=torch.contiguous_format)
 
@@ -195,10 +195,10 @@ def test_any_number_of_channels_and_classes(name: str, channels: int, classes: i
 def test_every_setting_changes_the_result_and_is_saved(settings: dict[str, object], tmp_path: Path) -> None:
     def train_once(network: Network) -> torch.Tensor:
         torch.manual_seed(1)
-        scores: torch.Tensor = network.train()(pictures).scores
+        scores: torch.Tensor = network.train()(images).scores
         return scores
 
-    pictures = torch.randn(2, 3, 48, 48)
+    images = torch.randn(2, 3, 48, 48)
     torch.manual_seed(0)
     plain = tagseg.build_model("resnet18", 2)
     torch.manual_seed(0)
@@ -210,9 +210,9 @@ def test_every_setting_changes_the_result_and_is_saved(settings: dict[str, objec
 
 def test_class_names_and_notes_are_saved(tmp_path: Path) -> None:
     model = tagseg.build_model("resnet18", ["dog", "sofa"])
-    tagseg.save_model(model, tmp_path / "model.safetensors", notes={"cut-off": "0.1"})
+    tagseg.save_model(model, tmp_path / "model.safetensors", notes={"threshold": "0.1"})
     assert tagseg.load_model(tmp_path / "model.safetensors").config.class_names == ("dog", "sofa")
-    assert read_notes(tmp_path / "model.safetensors") == {"cut-off": "0.1"}
+    assert read_notes(tmp_path / "model.safetensors") == {"threshold": "0.1"}
     assert tagseg.build_cam("resnet18", 2).config.class_names == ("class 1", "class 2")
 
 
@@ -264,11 +264,11 @@ def test_bad_settings_name_the_value(arguments: dict[str, object], message: str)
     ("shape", "message"),
     [
         ((1, 3, 31, 64), "at least 32 pixels high and wide, got 31 x 64"),
-        ((1, 1, 64, 64), r"pictures must be \[B, 3, H, W\], got a tensor of shape \[1, 1, 64, 64\]"),
-        ((3, 64, 64), r"pictures must be \[B, 3, H, W\]"),
+        ((1, 1, 64, 64), r"images must be \[B, 3, H, W\], got a tensor of shape \[1, 1, 64, 64\]"),
+        ((3, 64, 64), r"images must be \[B, 3, H, W\]"),
     ],
 )
-def test_bad_pictures_name_the_value(shape: tuple[int, ...], message: str) -> None:
+def test_bad_images_name_the_value(shape: tuple[int, ...], message: str) -> None:
     for build in (tagseg.build_model, tagseg.build_cam):
         with pytest.raises(ValueError, match=message):
             build("resnet18", 2)(torch.zeros(shape))

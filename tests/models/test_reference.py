@@ -112,9 +112,9 @@ def test_loads_a_trained_baseline(tmp_path: Path) -> None:
     path = authors_file(tmp_path / "cam.pth", model, "vgg16", more=more)
     loaded = tagseg.load_reference_checkpoint(path, backbone="vgg16").eval()
     assert isinstance(loaded, tagseg.CAM)
-    picture = torch.randn(1, 3, 49, 65)
+    image = torch.randn(1, 3, 49, 65)
     with torch.inference_mode():
-        assert torch.equal(loaded(picture).masks, model(picture).masks)
+        assert torch.equal(loaded(image).masks, model(image).masks)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ def test_predicts_with_a_file_alone(tmp_path: Path, backbone: str) -> None:
     loaded = tagseg.load(authors_file(tmp_path / "model_enc.pth", model, backbone), precision="float32")
     assert loaded.description == {"name": "model_enc", "method": "single-stage", "backbone": backbone}
     assert loaded.settings.scales == ((1.0, 0.5, 1.5, 2.0) if backbone == "wideresnet38" else (1.0, 0.75, 1.25, 1.5))
-    picture = np.random.default_rng(0).integers(0, 256, (49, 65, 3), np.uint8)
-    prediction = loaded.predict(picture)
+    image = np.random.default_rng(0).integers(0, 256, (49, 65, 3), np.uint8)
+    prediction = loaded.predict(image)
     with torch.inference_mode():
-        scores = model.eval()(model.normalise(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255)).scores.sigmoid()
+        scores = model.eval()(model.normalise(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)).scores.sigmoid()
     assert np.allclose(list(prediction.scores.values()), scores[0].numpy(), atol=1e-4)
 
 

@@ -25,10 +25,10 @@ def test_resnet_from_torchvisions_layout(tmp_path: Path) -> None:
     net = torchvision.models.resnet50().eval()
     path = save(tmp_path / "resnet50.safetensors", net)
     backbone: Any = tagseg.build_model("resnet50", 2, pretrained=path).backbone.eval()
-    picture = torch.randn(1, 3, 64, 64)
+    image = torch.randn(1, 3, 64, 64)
     with torch.inference_mode():
-        skip = net.layer1(net.maxpool(net.relu(net.bn1(net.conv1(picture)))))
-        assert torch.equal(backbone(picture)[0], skip)
+        skip = net.layer1(net.maxpool(net.relu(net.bn1(net.conv1(image)))))
+        assert torch.equal(backbone(image)[0], skip)
         assert torch.equal(backbone.layer3(backbone.layer2(skip)), net.layer3(net.layer2(skip)))
 
 
@@ -44,12 +44,12 @@ def test_the_files_stride_is_used_and_saved(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode  # for colleagues too
     loaded = tagseg.load_model(tmp_path / "model.safetensors")
-    picture = torch.randn(1, 3, 64, 64)
+    image = torch.randn(1, 3, 64, 64)
     other = tagseg.build_model("resnet50", 2)
     other.load_state_dict(model.state_dict())
     with torch.inference_mode():
-        assert torch.equal(loaded(picture).masks, model(picture).masks)
-        assert not torch.allclose(other.eval()(picture).masks, model(picture).masks, atol=1e-4)
+        assert torch.equal(loaded(image).masks, model(image).masks)
+        assert not torch.allclose(other.eval()(image).masks, model(image).masks, atol=1e-4)
 
 
 def test_vgg_from_torchvisions_layout_says_what_stays_random(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_mobilenet_from_torchvisions_layouts(tmp_path: Path) -> None:
             buffer.uniform_(0.5, 1.5)
     path = save(tmp_path / "mobilenet.safetensors", net)
     backbone: Any = tagseg.build_cam("mobilenetv2_100", 2, pretrained=path).backbone.eval()
-    picture = torch.randn(1, 3, 64, 64)
+    image = torch.randn(1, 3, 64, 64)
     with torch.inference_mode():
-        assert_close(backbone(picture)[0], net.features[:4](picture))
+        assert_close(backbone(image)[0], net.features[:4](image))
     # The last stage differs in dilation alone; its weights are the same.
     assert torch.equal(backbone.net.blocks[6][0].conv_pwl.weight, net.features[17].conv[2].weight)
 
@@ -144,7 +144,7 @@ def test_colour_filters_are_adapted_to_other_channels(tmp_path: Path, channels: 
     model = tagseg.build_cam("resnet50", 2, in_channels=channels, pretrained=path)
     weight = model.state_dict()["backbone.conv1.weight"]
     assert weight.shape[1] == channels
-    if channels == 1:  # a grey picture gives what it would give as RGB
+    if channels == 1:  # a grey image gives what it would give as RGB
         assert_close(weight, net.conv1.weight.sum(1, keepdim=True))
 
 

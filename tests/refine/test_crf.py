@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "crf.npz"
 
 
 def random_case(seed: int, height: int, width: int, classes: int) -> tuple[Tensor, Tensor]:
-    """A noisy picture of four coloured quarters, and probabilities that know nothing of it."""
+    """A noisy image of four coloured quarters, and probabilities that know nothing of it."""
     random = np.random.RandomState(seed)
     quarters = random.randint(0, 256, (3, 2, 2)).repeat(-(-height // 2), 1).repeat(-(-width // 2), 2)
     image = (quarters[:, :height, :width] + random.randint(-12, 13, (3, height, width))).clip(0, 255)
@@ -146,10 +146,10 @@ def test_floating_point_image_is_the_same_image() -> None:
 def test_noise_is_removed_along_the_edges_of_the_image() -> None:
     image = torch.zeros(3, 20, 30, dtype=torch.uint8)
     image[:, :, 13:] = 200
-    truth = (image[0] > 0).long()
-    noisy = torch.where(torch.rand(20, 30) < 0.25, 1 - truth, truth)
+    ground_truth = (image[0] > 0).long()
+    noisy = torch.where(torch.rand(20, 30) < 0.25, 1 - ground_truth, ground_truth)
     probs = torch.nn.functional.one_hot(noisy, 2).permute(2, 0, 1) * 0.4 + 0.3
-    assert torch.equal(dense_crf(image, probs).argmax(0), truth)
+    assert torch.equal(dense_crf(image, probs).argmax(0), ground_truth)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

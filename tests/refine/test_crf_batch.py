@@ -7,7 +7,7 @@ from tests.refine.test_crf import largest_difference, random_case
 
 
 def batch_with_different_classes(height: int = 12, width: int = 15) -> tuple[Tensor, Tensor, Tensor]:
-    """Pictures with 2, 5 and 3 of 5 classes; one of the first picture's and two of the second's occur nowhere."""
+    """Images with 2, 5 and 3 of 5 classes; one of the first image's and two of the second's occur nowhere."""
     cases = [random_case(seed, height, width, 5) for seed in range(3)]
     images, probs = (torch.stack(part) for part in zip(*cases, strict=True))
     images[1] = 128
@@ -17,11 +17,11 @@ def batch_with_different_classes(height: int = 12, width: int = 15) -> tuple[Ten
     return images, probs, present
 
 
-# Small pictures are computed together, large ones one after another.
+# Small images are computed together, large ones one after another.
 @pytest.mark.parametrize("size", [(12, 15), (190, 350)])
-def test_each_picture_gets_what_it_gets_alone(size: tuple[int, int]) -> None:
+def test_each_image_gets_what_it_gets_alone(size: tuple[int, int]) -> None:
     images, probs, _ = batch_with_different_classes(*size)
-    alone = torch.stack([dense_crf(*picture, iterations=3) for picture in zip(images, probs, strict=True)])
+    alone = torch.stack([dense_crf(*image, iterations=3) for image in zip(images, probs, strict=True)])
     assert largest_difference(dense_crf(images, probs, iterations=3), alone) < 1e-6
 
 
@@ -34,7 +34,7 @@ def test_absent_classes_take_no_part() -> None:
         assert torch.equal(dense_crf(image, planes, present=classes)[~classes], q[~classes])
 
 
-def test_a_pictures_place_in_the_batch_does_not_matter() -> None:
+def test_a_images_place_in_the_batch_does_not_matter() -> None:
     images, probs, present = batch_with_different_classes()
     order = torch.tensor([2, 0, 1])
     turned = dense_crf(images[order], probs[order], present=present[order])
@@ -68,7 +68,7 @@ IMAGES, PROBS, PRESENT = batch_with_different_classes(4, 5)
         (IMAGES, PROBS[:2], None, "image and probs must be of one batch size, got 3 and 2"),
         (IMAGES, PROBS, PRESENT.long(), r"present must be bool \[3, 5\], .*, got torch.int64 \[3, 5\]"),
         (IMAGES[0], PROBS[0], PRESENT, r"present must be bool \[5\], .*, got torch.bool \[3, 5\]"),
-        (IMAGES, PROBS, PRESENT & False, "present must have at least one class in each picture"),
+        (IMAGES, PROBS, PRESENT & False, "present must have at least one class in each image"),
     ],
 )
 def test_bad_input_is_named(images: Tensor, probs: Tensor, present: Tensor | None, message: str) -> None:

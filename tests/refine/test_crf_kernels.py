@@ -107,7 +107,7 @@ def test_pieces_of_copies_along_the_diagonal() -> None:
 @pytest.mark.parametrize("iterations", [0, 1, 3])
 @pytest.mark.parametrize("slots", [1, 4])
 def test_mean_field(slots: int, iterations: int) -> None:
-    """The second of two pictures has fewer classes than slots, and a slot that stands for three classes."""
+    """The second of two images has fewer classes than slots, and a slot that stands for three classes."""
     images = torch.randint(0, 256, (2, 3, 12, 15), dtype=torch.uint8)
     near = _gaussian.__wrapped__(12, 15, 3.0, 3.0, torch.device("cpu"), 0)
     both = add(repeat(near, 2), _bilateral(images, 80.0, 13.0, 10.0))
@@ -135,7 +135,7 @@ def test_mean_field(slots: int, iterations: int) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the other tests of the CRF run there")
 def test_a_gpus_way_gives_what_a_cpu_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kernels together, as they are used, on pictures of which one lacks a class."""
+    """All kernels together, as they are used, on images of which one lacks a class."""
     images = torch.randint(0, 256, (2, 3, 12, 15), dtype=torch.uint8)
     probs, present = torch.rand(2, 3, 12, 15), torch.tensor([[True, True, True], [True, False, True]])
     expected = dense_crf(images, probs, present=present)

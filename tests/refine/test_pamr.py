@@ -73,7 +73,7 @@ def test_refines_each_mask_by_itself() -> None:
     assert torch.equal(tagseg.pamr(image, masks)[:, 1:3], tagseg.pamr(image, masks[:, 1:3]))
 
 
-def test_follows_the_pictures_edge() -> None:
+def test_follows_the_images_edge() -> None:
     """A mask that is a few pixels off an edge moves onto it."""
     image = torch.zeros(1, 3, 24, 24)
     image[..., 12:] = 1.0
@@ -85,7 +85,7 @@ def test_follows_the_pictures_edge() -> None:
     assert (refined[..., 12:] > 0.5).all()
 
 
-def test_flat_picture_averages_its_neighbours() -> None:
+def test_flat_image_averages_its_neighbours() -> None:
     """Where all colours are the same every neighbour weighs the same, with either kernel."""
     masks = torch.zeros(1, 1, 9, 9)
     masks[..., 4, 4] = 1.0
@@ -95,7 +95,7 @@ def test_flat_picture_averages_its_neighbours() -> None:
         assert refined[0, 0, 4, 4] == 0
 
 
-def test_half_precision_on_a_flat_picture() -> None:
+def test_half_precision_on_a_flat_image() -> None:
     masks = torch.rand(1, 2, 8, 8).half()
     assert tagseg.pamr(torch.full((1, 3, 8, 8), 0.5).half(), masks, iterations=2).isfinite().all()
 
@@ -113,7 +113,7 @@ def test_no_iteration_only_enlarges() -> None:
     )
 
 
-def test_differentiable_in_masks_and_picture() -> None:
+def test_differentiable_in_masks_and_image() -> None:
     image, masks = random_case(2, 5, 6, classes=2)
     image, masks = image[:1].requires_grad_(), masks[:1].requires_grad_()
     assert torch.autograd.gradcheck(lambda i, m: tagseg.pamr(i, m, dilations=(1, 2), iterations=2), (image, masks))

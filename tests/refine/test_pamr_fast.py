@@ -25,7 +25,7 @@ every_path = pytest.mark.parametrize("path", PATHS)
 
 
 def scene(channels: int = 3, classes: int = 6, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
-    """A picture that is flat in one half, masks, and which of them are present: one, none and five of six."""
+    """An image that is flat in one half, masks, and which of them are present: one, none and five of six."""
     image, masks = torch.rand(3, channels, 13, 11), torch.randn(3, classes, 13, 11).softmax(1)
     image[..., :6] = 0.3
     present = torch.zeros(3, classes)

@@ -1,4 +1,4 @@
-"""Results and pictures made for these tests."""
+"""Results and images made for these tests."""
 
 import io
 import json
@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tagseg.data import shapes, shapes_truth
+from tagseg.data import shapes, shapes_masks
 from tagseg.data.voc import VOC_CLASSES
 from tagseg.evaluation import ConfusionMatrix, Evaluation
-from tagseg.inference import InferenceSettings
+from tagseg.predict import InferenceSettings
 from tagseg.reproduction.measurements import MEASUREMENTS
 from tagseg.training.journal import Journal
 from tagseg.training.recipe import Recipe
@@ -19,19 +19,19 @@ from tests.data.writing import write_zip
 CLASSES = 1 + len(VOC_CLASSES)
 
 
-def evaluation(name: str, right: int, *, pictures: int = 1149) -> Evaluation:
+def evaluation(name: str, right: int, *, images: int = 1149) -> Evaluation:
     """An evaluation as the measurement of this name makes it: of each class's 100 pixels so many are right.
 
     The others are taken for the next class; with true tags ten more are right.
     """
     how = MEASUREMENTS[name]
-    settings = InferenceSettings(chosen_from="tags" if how.cutoff is None else "paper")
+    settings = InferenceSettings(thresholds_from="tags" if how.threshold is None else "paper")
     return Evaluation(
         class_names=VOC_CLASSES,
         confusion={"predicted-tags": _matrix(right), "true-tags": _matrix(right + 10)},
-        pictures=pictures,
-        without_truth=0,
-        settings=settings if how.quality else settings.quick,
+        images=images,
+        without_masks=0,
+        settings=settings if how.tta else settings.single_scale,
         crf=how.crf,
         model={"name": "checkpoint" if how.last else "run", "method": "single-stage", "backbone": "resnet50"},
         seconds=10.0,
@@ -45,25 +45,25 @@ def _matrix(right: int) -> ConfusionMatrix:
     return ConfusionMatrix(CLASSES, counts)
 
 
-def write_evaluation(results: Path, run: str, name: str, right: int, *, pictures: int = 1149) -> None:
+def write_evaluation(results: Path, run: str, name: str, right: int, *, images: int = 1149) -> None:
     (results / run).mkdir(parents=True, exist_ok=True)
-    (results / run / f"{name}.json").write_text(evaluation(name, right, pictures=pictures).to_json())
+    (results / run / f"{name}.json").write_text(evaluation(name, right, images=images).to_json())
 
 
 def write_training(results: Path, run: str, *changes: str) -> None:
-    """A run of two sessions and 40 steps: 10 pictures a second for its first 10 steps, then 20."""
+    """A run of two sessions and 40 steps: 10 images a second for its first 10 steps, then 20."""
     (results / run).mkdir(parents=True, exist_ok=True)
-    schedule = ("optimiser.epochs=2", "optimiser.classification_epochs=1", "optimiser.batch=20")
+    schedule = ("training.epochs=2", "training.classification_epochs=1", "training.batch_size=20")
     recipe = Recipe.load(run, [*schedule, *changes])
     config = {"recipe": recipe.model_dump(mode="json"), "classes": list(VOC_CLASSES), "data": {"train": "/a/b.csv"}}
     (results / run / "config.json").write_text(json.dumps(config))
     journal = Journal(results / run)
     journal.write("session", 0, session=1)
-    journal.write("train", 10, epoch=1, pictures_per_second=10.0, gpu_gib=3.0)
-    journal.write("train", 20, epoch=1, pictures_per_second=20.0, gpu_gib=3.5)
+    journal.write("train", 10, epoch=1, images_per_second=10.0, gpu_gib=3.0)
+    journal.write("train", 20, epoch=1, images_per_second=20.0, gpu_gib=3.5)
     journal.write("validation", 20, epoch=1, loss=1.0, **_masks(30.0))
     journal.write("session", 30, session=2)  # ten steps went by after the last line and before the checkpoint
-    journal.write("train", 40, epoch=2, pictures_per_second=20.0, gpu_gib=2.5)
+    journal.write("train", 40, epoch=2, images_per_second=20.0, gpu_gib=2.5)
     journal.write(
         "validation", 40, epoch=2, loss=1.5, **_masks(40.0)
     )  # higher than before, but masks have been trained
@@ -77,11 +77,11 @@ def write_packed_shapes(folder: Path) -> Path:
     """Generated shapes, packed as VOC may be: two tables, zips beside them, and masks of a part of the training."""
     folder.mkdir(parents=True, exist_ok=True)
     for table, split, count in (("train_aug", "train", 24), ("val", "val", 6)):
-        data, truth = shapes(count, split=split, size=48), shapes_truth(count, split=split, size=48)
+        data, ground_truth = shapes(count, split=split, size=48), shapes_masks(count, split=split, size=48)
         value = np.array([0, *(1 + sorted(data.classes).index(name) for name in data.classes)], np.uint8)
-        pictures = {f"images/{name}.png": _png(data.pictures.read(i)) for i, name in enumerate(data.names)}
-        masks = {f"masks/{name}.png": _png(value[truth[name]]) for name in data.names}
-        write_zip(folder / f"{table}.zip", pictures | (masks if table == "val" else {}))
+        images = {f"images/{name}.png": _png(data.images.read(i)) for i, name in enumerate(data.names)}
+        masks = {f"masks/{name}.png": _png(value[ground_truth[name]]) for name in data.names}
+        write_zip(folder / f"{table}.zip", images | (masks if table == "val" else {}))
         if table == "train_aug":
             write_zip(folder / "train-masks.zip", dict(list(masks.items())[:5]))
         tags = (" ".join(data.classes[int(k)] for k in row.nonzero()) for row in data.tags)

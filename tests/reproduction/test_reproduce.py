@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tagseg
 from tagseg.cli import app, main
-from tagseg.inference import write_settings
+from tagseg.predict import write_settings
 from tagseg.reproduction.folder import open_voc
 from tagseg.reproduction.run import reproductions
 from tagseg.reproduction.steps import Measuring
@@ -19,7 +19,7 @@ from tests.data.writing import write_voc
 from tests.reproduction.made import write_packed_shapes
 from tests.training.small import SETTINGS
 
-CHANGES = [*SETTINGS, "optimiser.epochs=2"]
+CHANGES = [*SETTINGS, "training.epochs=2"]
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,9 @@ def test_a_table_is_redone(runs: tuple[Path, list[str], str]) -> None:
     out, said, table = runs
     assert [shlex.split(command)[1] for command in said] == ["train", *["evaluate"] * 2, "train", *["evaluate"] * 4]
     names = {file.name for file in (out / "resnet50").iterdir()}
-    assert {"config.json", "metrics.jsonl", "model.safetensors", "pseudo.json", "quality-crf.json"} <= names
+    assert {"config.json", "metrics.jsonl", "model.safetensors", "pseudo.json", "tta-crf.json"} <= names
     assert "evaluation.json" not in names
-    assert "Ours were measured on 6 val pictures. Ours were measured on 5 train pictures." in " ".join(table.split())
+    assert "Ours were measured on 6 val images. Ours were measured on 5 train images." in " ".join(table.split())
     row = next(line for line in table.splitlines() if line.startswith("| the method "))
     assert "64.7" in row
     assert " - " not in row
@@ -62,16 +62,16 @@ def test_what_is_done_is_not_done_again(voc: Path, runs: tuple[Path, list[str], 
 def test_a_run_that_was_stopped_before_its_end_goes_on(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     out, first, table = runs
     model = out / "resnet50" / "model.safetensors"
-    write_settings(model, replace(tagseg.load(model).settings, chosen_from="paper"))  # as after an epoch
+    write_settings(model, replace(tagseg.load(model).settings, thresholds_from="paper"))  # as after an epoch
     said: list[str] = []
     assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=said.append) == table
     assert [command for command in said if not command.startswith("#")] == [first[3]]
-    assert tagseg.load(model).settings.chosen_from == "tags"
+    assert tagseg.load(model).settings.thresholds_from == "tags"
 
 
 def test_a_named_command_does_what_was_done(runs: tuple[Path, list[str], str]) -> None:
     _, said, _ = runs
-    evaluate, move = next(command for command in said if "resnet50/quality.json" in command).split(" && ")
+    evaluate, move = next(command for command in said if "resnet50/tta.json" in command).split(" && ")
     done = CliRunner().invoke(app, shlex.split(evaluate)[1:])
     assert done.exit_code == 0, done.output
     _, source, target = shlex.split(move)
@@ -98,14 +98,14 @@ def test_the_last_epoch_is_measured_beside_the_chosen_one(voc: Path, runs: tuple
 
 
 def test_another_recipe_does_not_pass_for_a_run_that_is_there(voc: Path, runs: tuple[Path, list[str], str]) -> None:
-    with pytest.raises(ValueError, match=r"holds a run of another configuration \(optimiser.lr is 0.01 there, 0.02"):
-        tagseg.reproduce("table-2", voc, runs[0], changes=[*CHANGES, "optimiser.lr=0.02"], on_command=lambda _: None)
+    with pytest.raises(ValueError, match=r"holds a run of another configuration \(training.lr is 0.01 there, 0.02"):
+        tagseg.reproduce("table-2", voc, runs[0], changes=[*CHANGES, "training.lr=0.02"], on_command=lambda _: None)
 
 
-def test_pictures_of_a_run(voc: Path, runs: tuple[Path, list[str], str]) -> None:
-    said = tagseg.reproduce("pictures", voc, runs[0], changes=CHANGES, on_command=lambda _: None)
-    assert said == f"pictures: {runs[0] / 'pictures.png'}"
-    with Image.open(runs[0] / "pictures.png") as sheet:
+def test_images_of_a_run(voc: Path, runs: tuple[Path, list[str], str]) -> None:
+    said = tagseg.reproduce("images", voc, runs[0], changes=CHANGES, on_command=lambda _: None)
+    assert said == f"images: {runs[0] / 'images.png'}"
+    with Image.open(runs[0] / "images.png") as sheet:
         colours = sheet.convert("RGB").getcolors(1 << 16)
         assert sheet.width > sheet.height
     assert {(0, 0, 0), (128, 0, 0)} <= {colour for _, colour in colours or ()}  # the background, and VOC's first class
@@ -123,7 +123,7 @@ def test_a_dry_run_names_commands_alone(tmp_path: Path) -> None:
         f"--set model.pretrained=weights/vgg16.safetensors --out {runs}/vgg16"
     )
     assert any(
-        f"{tmp_path}/runs/resnet50 {folder} --split val --quality --crf --cutoff 0.1 && mv" in c for c in commands
+        f"{tmp_path}/runs/resnet50 {folder} --split val --tta --crf --threshold 0.1 && mv" in c for c in commands
     )
     assert not (tmp_path / "runs").exists()
 
@@ -131,15 +131,15 @@ def test_a_dry_run_names_commands_alone(tmp_path: Path) -> None:
 def test_both_kinds_of_folders_give_the_same_parts(voc: Path, tmp_path: Path) -> None:
     archives = open_voc(write_voc(tmp_path))
     assert [len(source.open()) for source in (archives.train_aug, archives.val, archives.train)] == [3, 2, 1]
-    assert len(archives.train.truth()) == 1
+    assert len(archives.train.ground_truth()) == 1
     packed = open_voc(voc)
-    assert (len(packed.val.truth()), len(packed.train.truth())) == (6, 5)
+    assert (len(packed.val.ground_truth()), len(packed.train.ground_truth())) == (6, 5)
 
 
 def test_the_tables_are_listed() -> None:
     shown = CliRunner().invoke(app, ["reproduce"]).output
     assert [line.split()[0] for line in shown.splitlines()] == list(reproductions())
-    assert {"table-1", "table-2", "table-3", "table-4", "supp-f", "pictures"} <= set(reproductions())
+    assert {"table-1", "table-2", "table-3", "table-4", "supp-f", "images"} <= set(reproductions())
 
 
 @pytest.mark.parametrize(

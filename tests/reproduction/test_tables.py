@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tagseg.inference.predictor import DEFAULT_FOLDER
+from tagseg.predict.predictor import DEFAULT_FOLDER
 from tagseg.reproduction.__main__ import main
 from tagseg.reproduction.costs import costs_markdown
 from tagseg.reproduction.document import filled
@@ -44,15 +44,15 @@ def test_every_run_has_a_recipe_and_every_row_a_cell_for_each_heading() -> None:
 
 def test_what_is_not_measured_is_a_dash(tmp_path: Path) -> None:
     assert cells(table_markdown(TABLES["table-1"], tmp_path), "no PAMR") == ["31.8", "-", "-", "-"]
-    write_evaluation(tmp_path, "resnet50-no-pamr", "quality", 60)
+    write_evaluation(tmp_path, "resnet50-no-pamr", "tta", 60)
     # 60 of 100 pixels right, 40 taken for another class: 60 / 140 is the IoU
     assert cells(table_markdown(TABLES["table-1"], tmp_path), "no PAMR") == ["31.8", "42.9", "-", "-"]
     assert cells(costs_markdown(tmp_path, RUNS), "vgg16") == ["-"] * 10
 
 
 def test_each_table_has_its_protocol(tmp_path: Path) -> None:
-    for name in ("quality", "quality-crf", "pseudo"):
-        write_evaluation(tmp_path, "resnet50", name, {"quality": 60, "quality-crf": 70, "pseudo": 80}[name])
+    for name in ("tta", "tta-crf", "pseudo"):
+        write_evaluation(tmp_path, "resnet50", name, {"tta": 60, "tta-crf": 70, "pseudo": 80}[name])
     first = table_markdown(TABLES["table-1"], tmp_path)
     assert "Protocol `predicted-tags`" in first
     assert cells(first, "the whole method") == ["59.7", "42.9", "62.7", "53.8"]
@@ -60,40 +60,40 @@ def test_each_table_has_its_protocol(tmp_path: Path) -> None:
     assert "Protocol `true-tags`" in second
     assert cells(second, "the method") == ["64.7", "81.8", "90.0", "90.0", "63.4", "53.8"]
     assert cells(table_markdown(TABLES["supp-c"], tmp_path), "tvmonitor") == ["63.6", "42.9", "64.3", "53.8"]
-    assert "measured on 1,149 val pictures" in " ".join(first.split())
+    assert "measured on 1,149 val images" in " ".join(first.split())
 
 
 def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
-    write_evaluation(tmp_path, "resnet50", "quality", 60)
-    (tmp_path / "resnet50" / "quality.json").rename(tmp_path / "resnet50" / "quality-crf.json")
-    with pytest.raises(ValueError, match="quality-crf.json: is not what its name says .*CRF off.*remove it"):
+    write_evaluation(tmp_path, "resnet50", "tta", 60)
+    (tmp_path / "resnet50" / "tta.json").rename(tmp_path / "resnet50" / "tta-crf.json")
+    with pytest.raises(ValueError, match="tta-crf.json: is not what its name says .*CRF off.*remove it"):
         table_markdown(TABLES["table-1"], tmp_path)
-    (tmp_path / "resnet50" / "quality-crf.json").rename(tmp_path / "resnet50" / "last.json")
+    (tmp_path / "resnet50" / "tta-crf.json").rename(tmp_path / "resnet50" / "last.json")
     with pytest.raises(ValueError, match="last.json: is not what its name says .*model run.*remove it"):
         table_markdown(TABLES["checkpoint"], tmp_path)
-    (tmp_path / "resnet50" / "quality-crf.json").write_text('{"model": {}}')
-    with pytest.raises(ValueError, match="quality-crf.json: is not an evaluation of this version; remove it"):
+    (tmp_path / "resnet50" / "tta-crf.json").write_text('{"model": {}}')
+    with pytest.raises(ValueError, match="tta-crf.json: is not an evaluation of this version; remove it"):
         table_markdown(TABLES["table-1"], tmp_path)
 
 
-def test_runs_measured_on_different_pictures_are_refused(tmp_path: Path) -> None:
-    write_evaluation(tmp_path, "resnet50", "quality", 60)
-    write_evaluation(tmp_path, "resnet50-no-gate", "quality", 60, pictures=1449)
-    with pytest.raises(ValueError, match="some runs were measured on 1149 val pictures and others on 1449"):
+def test_runs_measured_on_different_images_are_refused(tmp_path: Path) -> None:
+    write_evaluation(tmp_path, "resnet50", "tta", 60)
+    write_evaluation(tmp_path, "resnet50-no-gate", "tta", 60, images=1449)
+    with pytest.raises(ValueError, match="some runs were measured on 1149 val images and others on 1449"):
         table_markdown(TABLES["table-1"], tmp_path)
 
 
 def test_costs_come_from_the_journal(tmp_path: Path) -> None:
     write_training(tmp_path, "resnet50")
-    write_evaluation(tmp_path, "resnet50", "quality", 60)
-    # 200 pictures at 10 a second, twice 200 at 20: 40 seconds
+    write_evaluation(tmp_path, "resnet50", "tta", 60)
+    # 200 images at 10 a second, twice 200 at 20: 40 seconds
     expected = ["2 of 2", "2", "2", "0.7", "15", "20", "3.5", "114.9", "-", "a device"]
     assert cells(costs_markdown(tmp_path, RUNS), "resnet50") == expected
 
 
 def test_the_models_epoch_is_the_one_that_was_kept(tmp_path: Path) -> None:
-    for keep, epoch in (("lowest-loss", "1"), ("last", "2")):
-        write_training(tmp_path / keep, "cam-resnet50", f"validation.keep={keep}")
+    for keep, epoch in (("best", "1"), ("last", "2")):
+        write_training(tmp_path / keep, "cam-resnet50", f"validation.checkpoint={keep}")
         assert cells(costs_markdown(tmp_path / keep, RUNS), "cam-resnet50")[1] == epoch
 
 
@@ -122,11 +122,11 @@ def test_of_many_epochs_every_fifth_is_shown_and_all_count(tmp_path: Path) -> No
 
 def test_publishing_keeps_numbers_and_no_folder_of_the_machine(tmp_path: Path) -> None:
     write_training(tmp_path / "runs", "resnet50")
-    write_evaluation(tmp_path / "runs", "resnet50", "quality", 60)
+    write_evaluation(tmp_path / "runs", "resnet50", "tta", 60)
     (tmp_path / "runs" / "resnet50" / "model.safetensors").write_bytes(b"large")
     assert publish(tmp_path / "runs", tmp_path / "results") == ["resnet50"]
     kept = {file.name: file.read_text() for file in (tmp_path / "results" / "resnet50").iterdir()}
-    assert set(kept) == {"config.json", "metrics.jsonl", "quality.json"}
+    assert set(kept) == {"config.json", "metrics.jsonl", "tta.json"}
     assert '"train": "b.csv"' in kept["config.json"]
     for table in ("table-1", "supp-f"):
         published, own = (table_markdown(TABLES[table], tmp_path / name) for name in ("results", "runs"))
@@ -146,7 +146,7 @@ def test_errors_of_the_script_are_one_line(
     results = tmp_path / "results"
     results.mkdir()
     if "begin" in text:
-        write_evaluation(results, "resnet50", "quality", 60)
+        write_evaluation(results, "resnet50", "tta", 60)
     monkeypatch.setattr(sys, "argv", ["reproduction", str(results), str(tmp_path / "document.md")])
     with pytest.raises(SystemExit, match=words) as stopped:
         main()

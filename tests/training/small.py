@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tagseg.data import ImageTags, shapes
+from tagseg.data import ImageDataset, shapes
 from tagseg.data.splitting import hold_out
 from tagseg.models import Network
 from tagseg.models.network import batch_norms
@@ -18,13 +18,13 @@ SETTINGS = [
     "model.backbone=test_resnet",
     "model.pretrained=false",
     "model.width=16",
-    "pictures.crop=48",
-    "optimiser.epochs=3",
-    "optimiser.classification_epochs=1",
-    "optimiser.batch=8",
-    "optimiser.lr=0.01",
-    "optimiser.precision=fp32",
-    "supervision.iterations=2",
+    "transforms.crop=48",
+    "training.epochs=3",
+    "training.classification_epochs=1",
+    "training.batch_size=8",
+    "training.lr=0.01",
+    "training.precision=fp32",
+    "pseudo_labels.iterations=2",
 ]
 
 
@@ -32,7 +32,7 @@ def small_recipe(*changes: str) -> Recipe:
     return Recipe.load("default", [*SETTINGS, *changes])
 
 
-def small_data() -> tuple[ImageTags, ImageTags]:
+def small_data() -> tuple[ImageDataset, ImageDataset]:
     return hold_out(shapes(40, size=48), 0.2)
 
 

@@ -25,8 +25,8 @@ def measured_losses(out: Path) -> dict[str, list[dict[str, Any]]]:
         "shapes:88",
         out,
         recipe="shapes",
-        changes=["optimiser.epochs=10", "optimiser.classification_epochs=4", "optimiser.precision=fp32"],
-        val=tagseg.Source("shapes:16", split="val"),
+        changes=["training.epochs=10", "training.classification_epochs=4", "training.precision=fp32"],
+        val=tagseg.DataSource("shapes:16", split="val"),
         workers=0,
     )
     wanted = {

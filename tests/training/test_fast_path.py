@@ -9,7 +9,7 @@ from torch import Tensor
 
 import tagseg
 from tagseg.models import Network
-from tagseg.training.augment import TrainingPictures, finish
+from tagseg.training.augment import TrainingImages, finish
 from tagseg.training.losses import classification_loss
 from tagseg.training.objective import Tags, objective, pseudo_of_own
 from tagseg.training.pseudo import IGNORE, pseudo_labels
@@ -21,14 +21,14 @@ from tests.training.small import small_data, small_recipe
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def plain(network: Network, pictures: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
+def plain(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
     """The losses as METHOD reads: nothing left out, nothing fused."""
-    settings = recipe.supervision
-    out = network(network.normalise(pictures), full_size=False)
-    small = F.interpolate(pictures, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
-    refined = tagseg.pamr(small.cpu(), out.masks.detach().cpu(), iterations=settings.iterations).to(pictures.device)
-    size = (pictures.shape[-2], pictures.shape[-1])
-    pseudo = pseudo_labels(refined, tags, size=size, lowest=settings.lowest)
+    settings = recipe.pseudo_labels
+    out = network(network.normalise(images), full_size=False)
+    small = F.interpolate(images, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
+    refined = tagseg.pamr(small.cpu(), out.masks.detach().cpu(), iterations=settings.iterations).to(images.device)
+    size = (images.shape[-2], images.shape[-1])
+    pseudo = pseudo_labels(refined, tags, size=size, lowest=settings.min_threshold)
     enlarged = F.interpolate(out.logits, size=size, mode="bilinear", align_corners=True)
     pixels = F.cross_entropy(enlarged, pseudo, ignore_index=IGNORE, reduction="none")
     losses = []
@@ -41,13 +41,13 @@ def plain(network: Network, pictures: Tensor, tags: Tensor, recipe: Recipe) -> T
     return classification_loss(out.scores, tags) + torch.stack(losses).mean()
 
 
-def fast(network: Network, pictures: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
+def fast(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
     return objective(
         network,
-        pictures,
-        Tags.of(tags.cpu(), pictures.device),
+        images,
+        Tags.of(tags.cpu(), images.device),
         normalise=network.normalise,
-        settings=recipe.supervision,
+        settings=recipe.pseudo_labels,
     ).total
 
 
@@ -55,9 +55,9 @@ class Steps:
     """Training from one seed, step by step: the network, its optimiser and the batches that come."""
 
     def __init__(self, device: str, *, half: bool) -> None:
-        self.recipe = small_recipe("supervision.iterations=4", "supervision.lowest=0.05")
+        self.recipe = small_recipe("pseudo_labels.iterations=4", "pseudo_labels.min_threshold=0.05")
         self.data, _ = small_data()
-        self.crops = TrainingPictures(self.data, self.recipe.pictures, seed=0)
+        self.crops = TrainingImages(self.data, self.recipe.transforms, seed=0)
         self.device, self.half = device, half
         torch.manual_seed(0)
         self.network = build(self.recipe.model, self.data.classes).to(device).train()
@@ -68,9 +68,9 @@ class Steps:
         places = [(8 * step + i) % len(self.data) for i in range(8)]
         batch, draws, tags = (torch.stack(part) for part in zip(*(self.crops[0, i] for i in places), strict=True))
         torch.manual_seed(step)
-        pictures = finish(batch, draws, self.recipe.pictures, torch.device(self.device))
+        images = finish(batch, draws, self.recipe.transforms, torch.device(self.device))
         with torch.autocast(self.device, torch.bfloat16, enabled=self.half):
-            loss = how(self.network, pictures, tags.to(self.device), self.recipe)
+            loss = how(self.network, images, tags.to(self.device), self.recipe)
         loss.backward()
         return loss.detach().cpu()
 
@@ -125,9 +125,9 @@ def test_supervision_costs_the_same_however_many_classes_there_are() -> None:
         tags = torch.zeros(2, classes)
         tags[:, [3, 7]] = 1
         masks = torch.randn(2, 1 + classes, 16, 16).softmax(1)
-        own, pictures = Tags.of(tags, torch.device("cpu")), torch.rand(2, 3, 64, 64)
+        own, images = Tags.of(tags, torch.device("cpu")), torch.rand(2, 3, 64, 64)
         with PeakBytes() as memory:
-            pseudo_of_own(pictures, masks, own, small_recipe().supervision)
+            pseudo_of_own(images, masks, own, small_recipe().pseudo_labels)
         return int(memory.peak)
 
     assert peak(80) == peak(20)

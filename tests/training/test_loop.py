@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import tagseg
-from tagseg.inference import write_settings
 from tagseg.models import Network
 from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE
+from tagseg.predict import write_settings
 from tagseg.training.journal import read_journal
 from tagseg.training.loop import Interrupted
 from tests.training.small import run, small_data, small_recipe
@@ -66,27 +66,27 @@ def test_the_model_is_the_network_of_the_last_epoch(tmp_path: Path) -> None:
 
 
 def test_lowest_loss_keeps_the_best_epoch_that_trains_masks(tmp_path: Path) -> None:
-    lowest = "validation.keep=lowest-loss"
+    lowest = "validation.checkpoint=best"
     run(tmp_path / "run", small_recipe(lowest))
     best = min(range(1, 3), key=lambda epoch: losses(tmp_path / "run")[epoch])
     with pytest.raises(Interrupted):
         run(tmp_path / "until", small_recipe(lowest), stop_after=4 * (best + 1)) if best < 2 else run(
-            tmp_path / "until", small_recipe(lowest, "optimiser.epochs=4"), stop_after=12
+            tmp_path / "until", small_recipe(lowest, "training.epochs=4"), stop_after=12
         )
     chosen = tagseg.load_model(tmp_path / "run" / MODEL_FILE)
     assert_equal_weights(chosen, tagseg.load_model(tmp_path / "until" / MODEL_FILE))
 
 
 def test_accumulation_follows_the_same_losses(tmp_path: Path) -> None:
-    """With all that is random per picture off, and batch norms at rest, a batch in parts is the batch."""
-    quiet = ("model.gate=deterministic", "optimiser.classification_epochs=0")
+    """With all that is random per image off, and batch norms at rest, a batch in parts is the batch."""
+    quiet = ("model.gate=deterministic", "training.classification_epochs=0")
     run(tmp_path / "whole", small_recipe(*quiet), quiet=True)
-    run(tmp_path / "parts", small_recipe(*quiet, "optimiser.accumulate=4"), quiet=True)
+    run(tmp_path / "parts", small_recipe(*quiet, "training.gradient_accumulation=4"), quiet=True)
     assert losses(tmp_path / "whole") == pytest.approx(losses(tmp_path / "parts"), rel=1e-4)
 
 
 def test_the_losses_fall(tmp_path: Path) -> None:
-    recipe = small_recipe("optimiser.epochs=10", "optimiser.classification_epochs=10", "optimiser.lr=0.02")
+    recipe = small_recipe("training.epochs=10", "training.classification_epochs=10", "training.lr=0.02")
     run(tmp_path / "run", recipe)
     values = [line["classification"] for line in read_journal(tmp_path / "run") if line["kind"] == "train"]
     assert min(values[-3:]) < values[0] - 0.05
@@ -94,7 +94,7 @@ def test_the_losses_fall(tmp_path: Path) -> None:
 
 def test_half_precision_trains(tmp_path: Path) -> None:
     run(tmp_path / "full", small_recipe())
-    run(tmp_path / "half", small_recipe("optimiser.precision=bf16"))
+    run(tmp_path / "half", small_recipe("training.precision=bf16"))
     assert losses(tmp_path / "half") == pytest.approx(losses(tmp_path / "full"), rel=0.1)
     assert losses(tmp_path / "half") != losses(tmp_path / "full")
 
@@ -106,8 +106,8 @@ def test_cam_trains_the_tags_alone(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_explodes_stops_the_run(tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match=r"the loss is not finite at step \d+; lower optimiser.lr, now 1e\+20"):
-        run(tmp_path / "run", small_recipe("optimiser.lr=1e20"))
+    with pytest.raises(FloatingPointError, match=r"the loss is not finite at step \d+; lower training.lr, now 1e\+20"):
+        run(tmp_path / "run", small_recipe("training.lr=1e20"))
 
 
 def test_a_checkpoint_is_replaced_whole(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ run(Path(sys.argv[1]), small_recipe(*sys.argv[2:]), quiet=True)
 
 def test_two_processes_follow_the_losses_of_one(tmp_path: Path) -> None:
     """With what is random per process (gate, dropout) off and batch norms at rest."""
-    settings = ["model.gate=deterministic", "optimiser.classification_epochs=0"]
+    settings = ["model.gate=deterministic", "training.classification_epochs=0"]
     run(tmp_path / "one", small_recipe(*settings), quiet=True)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

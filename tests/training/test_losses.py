@@ -45,15 +45,15 @@ def test_weighted_as_in_the_supplement() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000))
-def test_zero_exactly_for_pictures_whose_classes_are_not_all_there(seed: int) -> None:
+def test_zero_exactly_for_images_whose_classes_are_not_all_there(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(4, 4, 5, 6, generator=generator)
     pseudo = torch.randint(-1, 4, (4, 2, 2), generator=generator)
     labels = torch.randint(0, 2, (4, 3), generator=generator).float()
     losses = tagseg.self_supervised_loss(logits, pseudo, labels, reduction="none")
-    for loss, picture, tags in zip(losses, pseudo, labels, strict=True):
+    for loss, image, tags in zip(losses, pseudo, labels, strict=True):
         wanted = {0, *(1 + int(index) for index in tags.nonzero())}
-        found = {int(value) for value in picture.unique()} - {tagseg.IGNORE}
+        found = {int(value) for value in image.unique()} - {tagseg.IGNORE}
         balanced_away = len(found) == 1  # one class alone has weight 0
         assert (loss > 0) == (wanted == found and not balanced_away)
 

@@ -15,14 +15,14 @@ def test_every_recipe_is_valid(name: str) -> None:
 
 def test_the_papers_settings() -> None:
     main = Recipe.load("wideresnet38")
-    assert (main.pictures.crop, main.optimiser.lr, main.optimiser.epochs) == (321, 0.001, 24)
+    assert (main.transforms.crop, main.training.lr, main.training.epochs) == (321, 0.001, 24)
     assert (main.model.psi, main.model.penalty_p, main.model.penalty_lambda) == (0.3, 3, 0.01)
-    assert (main.supervision.dilations, main.supervision.iterations) == ((1, 2, 4, 8, 12, 24), 10)
-    assert (main.optimiser.classification_epochs, main.optimiser.batch, main.optimiser.weight_decay) == (5, 16, 5e-4)
+    assert (main.pseudo_labels.dilations, main.pseudo_labels.iterations) == ((1, 2, 4, 8, 12, 24), 10)
+    assert (main.training.classification_epochs, main.training.batch_size, main.training.weight_decay) == (5, 16, 5e-4)
     for name in ("resnet50", "resnet101"):
-        assert (Recipe.load(name).pictures.crop, Recipe.load(name).optimiser.lr) == (448, 0.0005)
-    assert all(Recipe.load(name).validation.keep == "lowest-loss" for name in PAPER)
-    assert Recipe.load("default") == Recipe.load("resnet50", ["validation.keep=last"])
+        assert (Recipe.load(name).transforms.crop, Recipe.load(name).training.lr) == (448, 0.0005)
+    assert all(Recipe.load(name).validation.checkpoint == "best" for name in PAPER)
+    assert Recipe.load("default") == Recipe.load("resnet50", ["validation.checkpoint=last"])
 
 
 def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() -> None:
@@ -40,17 +40,17 @@ def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() ->
 def test_changes_are_typed() -> None:
     recipe = Recipe.load(
         "default",
-        ["model.gate=none", "optimiser.lr=0.01", "supervision.dilations=[1, 2]", "model.pretrained=w.safetensors"],
+        ["model.gate=none", "training.lr=0.01", "pseudo_labels.dilations=[1, 2]", "model.pretrained=w.safetensors"],
     )
-    assert (recipe.model.gate, recipe.optimiser.lr, recipe.supervision.dilations) == ("none", 0.01, (1, 2))
+    assert (recipe.model.gate, recipe.training.lr, recipe.pseudo_labels.dilations) == ("none", 0.01, (1, 2))
     assert recipe.model.pretrained == "w.safetensors"
 
 
 def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('base = "vgg16"\n[optimiser]\nepochs = 3\n')
+    path.write_text('base = "vgg16"\n[training]\nepochs = 3\n')
     recipe = Recipe.load(path)
-    assert (recipe.model.backbone, recipe.optimiser.epochs, recipe.optimiser.lr) == ("vgg16", 3, 0.001)
+    assert (recipe.model.backbone, recipe.training.epochs, recipe.training.lr) == ("vgg16", 3, 0.001)
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("none.toml", [], "no recipe file at none.toml"),
         ("default", ["model.gat=none"], "unknown setting 'model.gat'; known: .*Did you mean 'model.gate'?"),
         ("default", ["gate=none"], "a setting is changed by section.field=value, .*; got 'gate=none'"),
-        ("default", ["optimiser.lr=-1"], r"setting optimiser.lr=-1: input should be greater than 0"),
-        ("default", ["supervision.dilations=[]"], r"setting supervision.dilations=\[\]: .*at least 1"),
+        ("default", ["training.lr=-1"], r"setting training.lr=-1: input should be greater than 0"),
+        ("default", ["pseudo_labels.dilations=[]"], r"setting pseudo_labels.dilations=\[\]: .*at least 1"),
         (
             "default",
-            ["supervision.dilations=[0]"],
-            r"setting supervision.dilations.0=0: input should be greater than or",
+            ["pseudo_labels.dilations=[0]"],
+            r"setting pseudo_labels.dilations.0=0: input should be greater than or",
         ),
-        ("default", ["pictures.area=[-1, 1]"], r"setting pictures.area.0=-1: input should be greater than 0"),
-        ("default", ["optimiser.epochs=many"], r"setting optimiser.epochs='many': input should be a valid integer"),
+        ("default", ["transforms.area=[-1, 1]"], r"setting transforms.area.0=-1: input should be greater than 0"),
+        ("default", ["training.epochs=many"], r"setting training.epochs='many': input should be a valid integer"),
     ],
 )
 def test_errors_are_one_line(name: str, changes: list[str], message: str) -> None:

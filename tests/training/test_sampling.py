@@ -7,14 +7,14 @@ from tagseg.training.sampling import Schedule
 
 
 def steps(schedule: Schedule) -> list[set[tuple[int, int]]]:
-    """The pictures of each optimiser step."""
+    """The images of each optimiser step."""
     parts = list(schedule)
     assert len(parts) == len(schedule)
     size = schedule.accumulate
     return [set().union(*parts[i : i + size]) for i in range(0, len(parts), size)]
 
 
-def test_every_epoch_has_every_picture_once_in_another_order() -> None:
+def test_every_epoch_has_every_image_once_in_another_order() -> None:
     schedule = Schedule(20, 5, epochs=2)
     seen = [item for part in schedule for item in part]
     assert Counter(seen) == Counter((epoch, i) for epoch in range(2) for i in range(20))
@@ -37,14 +37,14 @@ def test_the_global_batch_does_not_depend_on_how_it_is_shared(processes: int, ac
     assert [set().union(*share) for share in zip(*shares, strict=True)] == whole
 
 
-def test_fewer_pictures_than_a_batch_are_repeated() -> None:
+def test_fewer_images_than_a_batch_are_repeated() -> None:
     (batch,) = list(Schedule(3, 8))
     assert len(batch) == 8
     assert {position for _, position in batch} == {0, 1, 2}
 
 
 def test_a_batch_that_cannot_be_shared() -> None:
-    with pytest.raises(ValueError, match="a batch of 16 pictures cannot be shared by 3 processes.*multiple of 3"):
+    with pytest.raises(ValueError, match="a batch of 16 images cannot be shared by 3 processes.*multiple of 3"):
         Schedule(100, 16, processes=3)
 
 

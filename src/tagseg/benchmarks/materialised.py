@@ -13,7 +13,7 @@ _DILATIONS = (1, 2, 4, 8, 12, 24)
 def materialised_pamr(
     image: Tensor, masks: Tensor, *, dilations: Sequence[int] = _DILATIONS, iterations: int = 10
 ) -> Tensor:
-    """Refine masks [B, C, H, W] of a picture of the same size, [B, 3, H, W]."""
+    """Refine masks [B, C, H, W] of an image of the same size, [B, 3, H, W]."""
     around, centred = _kernels(image, with_centre=False), _kernels(image, with_centre=True)
     difference = (_gather(image, around, dilations) - image[:, :, None]).abs()
     deviation = _gather(image, centred, dilations).std(2, keepdim=True)

@@ -34,9 +34,9 @@ def bench_pamr(device: torch.device) -> Findings:
                 [n * more for n in (41**2, 81**2, 161**2, 321**2)],
                 lambda n: cost(side=round(n**0.5)),
             ),
-            grows("PAMR, 2 pictures of 81x81", "masks", [n * more for n in (8, 16, 32, 64)], lambda n: cost(classes=n)),
+            grows("PAMR, 2 images of 81x81", "masks", [n * more for n in (8, 16, 32, 64)], lambda n: cost(classes=n)),
             grows("PAMR, 2 x 21 masks of 81x81", "iterations", [5, 10, 20, 40], lambda n: cost(iterations=n)),
-            grows("PAMR, 21 masks of 81x81", "pictures", [n * more for n in (2, 4, 8, 16)], lambda n: cost(batch=n)),
+            grows("PAMR, 21 masks of 81x81", "images", [n * more for n in (2, 4, 8, 16)], lambda n: cost(batch=n)),
         ),
     )
 
@@ -56,7 +56,7 @@ def _compare(side: int, device: torch.device) -> Table:
         ],
         device=device,
         rounds=3,
-        note="Present are the background and 1 or 2 classes a picture: 2.5 masks of 21, as in VOC.",
+        note="Present are the background and 1 or 2 classes an image: 2.5 masks of 21, as in VOC.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Pictures to measure on that look like photographs to an algorithm: smooth regions, edges, fine texture."""
+"""Images to measure on that look like photographs to an algorithm: smooth regions, edges, fine texture."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def photo_like(height: int, width: int, *, seed: int = 0) -> Tensor:
-    """A generated picture, uint8 [3, H, W]: coloured regions with soft light on them, and noise with a 1/f spectrum."""
+    """A generated image, uint8 [3, H, W]: coloured regions with soft light on them, and noise with a 1/f spectrum."""
     generator = torch.Generator().manual_seed(seed)
     regions = torch.randn(1, 8, 5, 6, generator=generator)
     region = F.interpolate(regions, size=(height, width), mode="bicubic")[0].argmax(0)
@@ -17,5 +17,5 @@ def photo_like(height: int, width: int, *, seed: int = 0) -> Tensor:
         size = (max(2, height >> octave), max(2, width >> octave))
         noise = torch.randn(1, 3, *size, generator=generator)
         texture += F.interpolate(noise, size=(height, width), mode="bilinear")[0] * 2.0**octave
-    picture = colours[region].movedim(-1, 0) + 0.1 * light + 0.0015 * texture
-    return picture.clamp(0, 1).mul(255).round().to(torch.uint8)
+    image = colours[region].movedim(-1, 0) + 0.1 * light + 0.0015 * texture
+    return image.clamp(0, 1).mul(255).round().to(torch.uint8)

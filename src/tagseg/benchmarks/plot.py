@@ -1,4 +1,4 @@
-"""How costs grow, as a picture: logarithmic axes, on which a power law is a straight line."""
+"""How costs grow, as an image: logarithmic axes, on which a power law is a straight line."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Prediction beside what it cannot do without: the backbone's forward pass over the same pictures."""
+"""Prediction beside what it cannot do without: the backbone's forward pass over the same images."""
 
 from collections.abc import Callable
 
@@ -6,19 +6,19 @@ import torch
 
 from tagseg.benchmarks.photos import photo_like
 from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
-from tagseg.inference.engine import Engine
-from tagseg.inference.segment import PREDICTED_TAGS
-from tagseg.inference.settings import InferenceSettings
 from tagseg.models.build import build_model
+from tagseg.predict.engine import Engine
+from tagseg.predict.segment import PREDICTED_TAGS
+from tagseg.predict.settings import InferenceSettings
 
 _BACKBONE, _CLASSES = "resnet50", 20
-_HEIGHT, _WIDTH = 375, 500  # as most pictures of VOC
-_KEPT = (3, 7)  # random weights would keep any number of classes; usual pictures have one or two
+_HEIGHT, _WIDTH = 375, 500  # as most images of VOC
+_KEPT = (3, 7)  # random weights would keep any number of classes; usual images have one or two
 _CAREFUL = InferenceSettings()
 
 
 def bench_predict(device: torch.device) -> Findings:
-    """ResNet-50 on pictures in memory: one look, the paper's scales and flips, with and without CRF."""
+    """ResNet-50 on images in memory: single scale, the paper's scales and flips, with and without CRF."""
     torch.manual_seed(0)
     engine = Engine(build_model(_BACKBONE, _CLASSES), device=str(device))
     pixels = [100**2, 200**2, 400**2] if device.type == "cpu" else [1000**2, 2000**2, 4000**2]
@@ -26,10 +26,12 @@ def bench_predict(device: torch.device) -> Findings:
         (_one_look(engine), _careful(engine)),
         (
             growth(
-                "prediction, one look",
+                "prediction, single scale",
                 "pixels",
                 pixels,
-                lambda count: _segment(engine, 1, _CAREFUL.quick, height=round(count**0.5), width=round(count**0.5)),
+                lambda count: _segment(
+                    engine, 1, _CAREFUL.single_scale, height=round(count**0.5), width=round(count**0.5)
+                ),
                 device=device,
             ),
         ),
@@ -39,11 +41,11 @@ def bench_predict(device: torch.device) -> Findings:
 def _one_look(engine: Engine) -> Table:
     count = engine.batch_size
     return compare(
-        f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, one look",
+        f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, single scale",
         [
-            Contender("the backbone alone, float32", _backbone_alone(engine, count, half=False), pictures=count),
-            Contender("the backbone alone, bfloat16", _backbone_alone(engine, count, half=True), pictures=count),
-            Contender("prediction, from pixels to mask", _segment(engine, count, _CAREFUL.quick), pictures=count),
+            Contender("the backbone alone, float32", _backbone_alone(engine, count, half=False), images=count),
+            Contender("the backbone alone, bfloat16", _backbone_alone(engine, count, half=True), images=count),
+            Contender("prediction, from pixels to mask", _segment(engine, count, _CAREFUL.single_scale), images=count),
         ],
         device=engine.device,
         note="The backbone is as torchvision has it. Prediction computes in "
@@ -56,12 +58,12 @@ def _careful(engine: Engine) -> Table:
     return compare(
         f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, 4 scales with flips",
         [
-            Contender("without CRF", _segment(engine, count, _CAREFUL), pictures=count),
-            Contender("with CRF", _segment(engine, count, _CAREFUL, crf=True), pictures=count),
+            Contender("without CRF", _segment(engine, count, _CAREFUL), images=count),
+            Contender("with CRF", _segment(engine, count, _CAREFUL, crf=True), images=count),
         ],
         device=engine.device,
         rounds=2 if engine.device.type == "cpu" else 5,
-        note=f"{len(_KEPT)} of {_CLASSES} classes are kept in each picture.",
+        note=f"{len(_KEPT)} of {_CLASSES} classes are kept in each image.",
     )
 
 
@@ -86,6 +88,6 @@ def _segment(
     height: int = _HEIGHT,
     width: int = _WIDTH,
 ) -> Callable[[], object]:
-    pictures = [photo_like(height, width, seed=seed).permute(1, 2, 0).numpy() for seed in range(count)]
+    images = [photo_like(height, width, seed=seed).permute(1, 2, 0).numpy() for seed in range(count)]
     choosers = [lambda _: {PREDICTED_TAGS: _KEPT}] * count
-    return lambda: engine.begin(pictures, choosers, settings, crf=crf, keep_planes=False)()
+    return lambda: engine.begin(images, choosers, settings, crf=crf, keep_planes=False)()

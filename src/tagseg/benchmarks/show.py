@@ -42,19 +42,19 @@ def markdown(report: Report) -> str:
 
 def cells(table: Table) -> Iterator[list[str]]:
     """The table's header, then its rows."""
-    counts = any(row.pictures for row in table.rows)
+    counts = any(row.images for row in table.rows)
     ranges = any(row.rounds for row in table.rows)
     yield [
         "way",
         "time",
         *(["least to most"] if ranges else []),
-        *(["pictures a second"] if counts else []),
+        *(["images a second"] if counts else []),
         "times faster",
         "memory",
     ]
     for row in table.rows:
         reach = [f"{duration(min(row.rounds))} to {duration(max(row.rounds))}" if row.rounds else "-"] if ranges else []
-        rate = [f"{row.pictures / row.seconds:,.1f}" if row.pictures else "-"] if counts else []
+        rate = [f"{row.images / row.seconds:,.1f}" if row.images else "-"] if counts else []
         yield [row.name, duration(row.seconds), *reach, *rate, f"{table.times_faster(row):.2f}", _memory(row)]
 
 

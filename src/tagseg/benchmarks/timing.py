@@ -21,13 +21,13 @@ class Contender:
     Attributes:
         name: what it is called in the table.
         run: does the job once.
-        pictures: how many pictures one call handles, for those jobs where people count pictures a second.
+        images: how many images one call handles, for those jobs where people count images a second.
         held: bytes that it holds between calls, which are part of what it needs.
     """
 
     name: str
     run: Callable[[], object]
-    pictures: int | None = None
+    images: int | None = None
     held: int = 0
 
 
@@ -39,14 +39,14 @@ class Row:
         name: the way.
         seconds: of one call, the median of all rounds.
         extra_bytes: the most that it held at once beyond its input; None where torch does not do the work.
-        pictures: how many pictures that was, if they are counted.
+        images: how many images that was, if they are counted.
         rounds: the seconds of each round, in their order.
     """
 
     name: str
     seconds: float
     extra_bytes: int | None
-    pictures: int | None = None
+    images: int | None = None
     rounds: tuple[float, ...] = ()
 
 
@@ -65,9 +65,9 @@ class Table:
     note: str = ""
 
     def times_faster(self, row: Row) -> float:
-        """How many times faster a way is than the first, by picture where pictures are counted."""
+        """How many times faster a way is than the first, by image where images are counted."""
         first = self.rows[0]
-        return (first.seconds / (first.pictures or 1)) / (row.seconds / (row.pictures or 1))
+        return (first.seconds / (first.images or 1)) / (row.seconds / (row.images or 1))
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def compare(
         for own, contender, times in zip(seconds, contenders, repeats, strict=True):
             own.append(_time(contender.run, device, times))
     rows = (
-        Row(contender.name, median(own), size, contender.pictures, tuple(own))
+        Row(contender.name, median(own), size, contender.images, tuple(own))
         for contender, own, size in zip(contenders, seconds, memory, strict=True)
     )
     return Table(title, tuple(rows), note)

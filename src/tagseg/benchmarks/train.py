@@ -17,10 +17,10 @@ from tagseg._kernels import can_compile
 from tagseg.benchmarks.materialised import materialised_pamr
 from tagseg.benchmarks.photos import photo_like
 from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
-from tagseg.data import ImageTags
-from tagseg.data.files import FilePictures, FileRef
+from tagseg.data import ImageDataset
+from tagseg.data.files import FileRef, ImageFiles
 from tagseg.models import Network, build_model
-from tagseg.training.augment import TrainingPictures, finish
+from tagseg.training.augment import TrainingImages, finish
 from tagseg.training.jitter import draw_jitter
 from tagseg.training.loop import compiled
 from tagseg.training.losses import classification_loss, self_supervised_loss
@@ -43,9 +43,9 @@ def bench_train(device: torch.device) -> Findings:
     return Findings(
         (*steps, _compare_readers()),
         (
-            growth("a step of ResNet-50, uncompiled", "pictures a batch", batches,
+            growth("a step of ResNet-50, uncompiled", "images a batch", batches,
                    lambda count: TrainingSteps("resnet50", 224, count, device).fast, device=device),
-            growth("a step of ResNet-50, uncompiled", "pixels a picture", [crop**2 for crop in crops],
+            growth("a step of ResNet-50, uncompiled", "pixels an image", [crop**2 for crop in crops],
                    lambda pixels: TrainingSteps("resnet50", round(pixels**0.5), batch, device).fast, device=device),
         ),
     )  # fmt: skip
@@ -63,18 +63,18 @@ def _compare_steps(backbone: str, crop: int, batch: int, device: torch.device) -
         forms.append(("tagseg, compiled", lambda steps: steps.compiled, True))
     for name, run, half in forms:
         steps = TrainingSteps(backbone, crop, batch, device, half=half, channels_last="tagseg" in name)
-        contenders.append(Contender(name, run(steps), pictures=batch, held=steps.held))
+        contenders.append(Contender(name, run(steps), images=batch, held=steps.held))
     return compare(
         f"A step of training: {backbone}, crop {crop}, batch {batch}, tags and masks",
         contenders,
         device=device,
-        note="Memory: all that the step needs, with weights, gradients and momentum. The pictures are on the device; "
+        note="Memory: all that the step needs, with weights, gradients and momentum. The images are on the device; "
         "what reading them costs is the next table.",
     )
 
 
 class TrainingSteps:
-    """A network with a batch of pictures on the device, and ways to take a step."""
+    """A network with a batch of images on the device, and ways to take a step."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class TrainingSteps:
         if channels_last:
             self.network.to(memory_format=torch.channels_last)
         groups = self.network.parameter_groups(5e-4)
-        self.optimiser = torch.optim.SGD(groups, lr=5e-4, momentum=0.9, fused=channels_last and device.type == "cuda")
+        self.training = torch.optim.SGD(groups, lr=5e-4, momentum=0.9, fused=channels_last and device.type == "cuda")
         self.crops = torch.stack([photo_like(crop, crop, seed=seed) for seed in range(batch)]).to(device)
-        self.draws = torch.stack([draw_jitter(self.recipe.pictures) for _ in range(batch)])
-        # VOC has 1.5 classes a picture.
+        self.draws = torch.stack([draw_jitter(self.recipe.transforms) for _ in range(batch)])
+        # VOC has 1.5 classes an image.
         self.tags = torch.zeros(batch, len(_CLASSES))
         for row in range(batch):
             self.tags[row, [row % 20, (7 * row) % 20][: 1 + row % 2]] = 1
@@ -116,10 +116,10 @@ class TrainingSteps:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             losses = objective(
                 network,
-                finish(self.crops, self.draws, self.recipe.pictures, self.device),
+                finish(self.crops, self.draws, self.recipe.transforms, self.device),
                 Tags.of(self.tags, self.device),
                 normalise=self.network.normalise,
-                settings=self.recipe.supervision,
+                settings=self.recipe.pseudo_labels,
             )
         self._learn(losses.total)
 
@@ -127,21 +127,21 @@ class TrainingSteps:
         """As the published implementation does it: all masks refined with all neighbours, losses at full size."""
         torch.backends.cudnn.benchmark = False
         tags = self.tags.to(self.device)
-        pictures = self.crops.float() / 255
+        images = self.crops.float() / 255
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            out = self.network(self.network.normalise(pictures), full_size=False)
+            out = self.network(self.network.normalise(images), full_size=False)
             with torch.no_grad():
-                small = F.interpolate(pictures, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
+                small = F.interpolate(images, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
                 refined = materialised_pamr(small, out.masks.detach())
-                pseudo = pseudo_labels(refined, tags, size=(pictures.shape[-2], pictures.shape[-1]))
+                pseudo = pseudo_labels(refined, tags, size=(images.shape[-2], images.shape[-1]))
             enlarged = F.interpolate(out.logits, size=pseudo.shape[-2:], mode="bilinear", align_corners=True)
             loss = classification_loss(out.scores, tags) + self_supervised_loss(enlarged, pseudo, tags)
         self._learn(loss)
 
     def _learn(self, loss: Tensor) -> None:
         loss.backward()
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.training.step()
+        self.training.zero_grad()
 
 
 def _compare_readers() -> Table:
@@ -156,9 +156,9 @@ def _compare_readers() -> Table:
             Image.fromarray(np.ascontiguousarray(pixels)).save(file, quality=90)
             files.append(FileRef(file))
         tags = torch.zeros(_FILES, len(_CLASSES))
-        plain = ImageTags(_CLASSES, [str(index) for index in range(_FILES)], tags, FilePictures(tuple(files)))
+        plain = ImageDataset(_CLASSES, [str(index) for index in range(_FILES)], tags, ImageFiles(tuple(files)))
         epochs = 10_000  # more than anyone will ask for
-        reader = Contender("loader", partial(next, _epochs(plain, epochs, workers)), pictures=_FILES // 16 * 16)
+        reader = Contender("loader", partial(next, _epochs(plain, epochs, workers)), images=_FILES // 16 * 16)
         return compare(
             f"Reading {_FILES} JPEG files of 500 x 375 for training: crop 448, {workers} worker processes",
             [reader],
@@ -167,11 +167,11 @@ def _compare_readers() -> Table:
         )
 
 
-def _epochs(data: ImageTags, epochs: int, workers: int) -> Iterator[None]:
+def _epochs(data: ImageDataset, epochs: int, workers: int) -> Iterator[None]:
     """Go through the data once with each step of the iterator, with the same workers all along."""
     schedule = Schedule(len(data), 16, epochs=epochs)
     loader = DataLoader(
-        TrainingPictures(data, Recipe.load("default").pictures, 0), batch_sampler=schedule, num_workers=workers
+        TrainingImages(data, Recipe.load("default").transforms, 0), batch_sampler=schedule, num_workers=workers
     )
     for step, _ in enumerate(loader, start=1):
         if step % schedule.steps_per_epoch == 0:

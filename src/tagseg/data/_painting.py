@@ -16,7 +16,7 @@ _HUE_SPREAD = 0.10  # of the colour circle; the kinds' usual hues are 0.17 apart
 
 
 def paint(things: list[Thing], size: int, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The picture of a scene, [size, size, 3]."""
+    """The image of a scene, [size, size, 3]."""
     canvas = _ground(size, rng)
     for thing in things:
         cover = footprint(thing, size)
@@ -44,7 +44,7 @@ def _ground(size: int, rng: np.random.Generator) -> Floats:
 
 
 def _stroke(ground: Floats, rng: np.random.Generator) -> None:
-    """Draw one thin wavy line across the whole picture, in place."""
+    """Draw one thin wavy line across the whole image, in place."""
     size = len(ground)
     along = (np.arange(size) + 0.5) / size
     slope, offset, phase = rng.uniform(-0.8, 0.8), rng.uniform(-0.2, 1.2), rng.uniform(0, 2 * np.pi)
@@ -77,7 +77,7 @@ def _surface(x: Floats, y: Floats, usual_hue: float, rng: np.random.Generator) -
 
 
 def _light(size: int, rng: np.random.Generator) -> Floats:
-    """A gentle change of brightness over the picture."""
+    """A gentle change of brightness over the image."""
     along = np.linspace(-0.12, 0.12, size)
     angle = rng.uniform(0, 2 * np.pi)
     light: Floats = 1.0 + along[None] * np.cos(angle) + along[:, None] * np.sin(angle)

@@ -1,6 +1,6 @@
-"""Where the things of a generated picture lie: six kinds that differ in shape, some in front of others.
+"""Where the things of a generated image lie: six kinds that differ in shape, some in front of others.
 
-A scene is in units of the picture's side, so its tags are known before a single pixel is painted and are the same at
+A scene is in units of the image's side, so its tags are known before a single pixel is painted and are the same at
 every size.
 """
 
@@ -16,7 +16,7 @@ Labels = NDArray[np.uint8]
 _SMALLEST_RADIUS, _LARGEST_RADIUS = 0.14, 0.24
 _LARGEST_TURN = 0.5  # radians: things lean, but are not upside down
 _LEAST_VISIBLE = 0.5  # a thing hidden further than this would carry a tag that nobody could see
-_LAYOUT_SIDE = 48  # visibility is measured on this grid, whatever size the picture is painted at
+_LAYOUT_SIDE = 48  # visibility is measured on this grid, whatever size the image is painted at
 _PLACES_TRIED = 8
 
 
@@ -69,7 +69,7 @@ _FURTHEST_CORNER = 1.3  # no outline reaches further than this many radii from i
 
 @dataclass(frozen=True)
 class Thing:
-    """One object; its position and radius are fractions of the picture's side."""
+    """One object; its position and radius are fractions of the image's side."""
 
     kind: int  # index into KINDS
     x: float
@@ -80,7 +80,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The part of the picture that a thing may touch, and how much of each pixel there it covers."""
+    """The part of the image that a thing may touch, and how much of each pixel there it covers."""
 
     window: tuple[slice, slice]
     coverage: Floats  # [h, w], 0 to 1, for a soft outline
@@ -88,7 +88,7 @@ class Footprint:
 
 
 def footprint(thing: Thing, size: int) -> Footprint:
-    """The pixels that a thing covers in a picture of `size` x `size`."""
+    """The pixels that a thing covers in an image of `size` x `size`."""
     reach = thing.radius * _FURTHEST_CORNER * size + 1
     rows = _span(thing.y * size, reach, size)
     columns = _span(thing.x * size, reach, size)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tagseg.data.errors import DataError
-from tagseg.data.pictures import SUFFIXES
+from tagseg.data.images import SUFFIXES
 
 _IMAGE_COLUMNS = (
     "file_name",
@@ -42,7 +42,7 @@ def read_lines(path: Path) -> list[Line]:
     text = read_text(path)
     lines = list(_json_lines(path, text) if path.suffix.lower() in {".jsonl", ".ndjson"} else _csv_lines(path, text))
     if not lines:
-        raise DataError(f"{path}: has no rows; write one line per picture: image,labels")
+        raise DataError(f"{path}: has no rows; write one line per image: image,labels")
     return lines
 
 
@@ -108,7 +108,7 @@ def _csv_lines(path: Path, text: str) -> Iterator[Line]:
     for number, row in table:
         where = f"{path}:{number}"
         if len(row) <= image or not row[image]:
-            raise DataError(f"{where}: names no image; write the picture's file name in column {image + 1}")
+            raise DataError(f"{where}: names no image; write the image's file name in column {image + 1}")
         cells = row[labels:] if runs_over else "".join(row[labels : labels + 1])
         yield Line(row[image], cells, None if split is None else "".join(row[split : split + 1]), where)
 
@@ -123,15 +123,15 @@ def _delimiter(path: Path, text: str) -> str:
 
 
 def _is_header(first: Sequence[str], others: Sequence[tuple[int, list[str]]]) -> bool:
-    if any(_looks_like_picture(cell) for cell in first):
+    if any(_looks_like_image(cell) for cell in first):
         return False
     names = {cell.lower() for cell in first}
     if names & {*_IMAGE_COLUMNS} and (names & {*_LABEL_COLUMNS} or len(first) == 2):
         return True
-    return bool(others) and any(_looks_like_picture(cell) for cell in others[0][1])
+    return bool(others) and any(_looks_like_image(cell) for cell in others[0][1])
 
 
-def _looks_like_picture(cell: str) -> bool:
+def _looks_like_image(cell: str) -> bool:
     return PurePosixPath(cell).suffix.lower() in SUFFIXES
 
 

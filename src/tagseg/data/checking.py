@@ -1,4 +1,4 @@
-"""`check`: look at every picture and label of a dataset before hours are spent on it."""
+"""`check`: look at every image and label of a dataset before hours are spent on it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -9,28 +9,28 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import track
 
-from tagseg.data.dataset import Facts, ImageTags
+from tagseg.data.dataset import Facts, ImageDataset
 from tagseg.data.errors import DataError
 from tagseg.data.listing import Listing
 from tagseg.data.open import Places, list_source, open_dataset
 from tagseg.data.report import CheckReport
 from tagseg.data.splitting import can_hold_out
 
-_LONG = 500  # from so many pictures on, a bar shows the progress
+_LONG = 500  # from so many images on, a bar shows the progress
 T = TypeVar("T")
 
 
 def check(
-    source: str | Path | ImageTags,
+    source: str | Path | ImageDataset,
     *,
     images: Places = None,
     split: str | None = None,
     classes: Sequence[str] | None = None,
     separator: str | None = None,
     sbd: str | Path | None = None,
-    against: Sequence[str | Path | ImageTags] = (),
+    against: Sequence[str | Path | ImageDataset] = (),
 ) -> CheckReport:
-    """Decode every picture, count every label, and report what would make training fail.
+    """Decode every image, count every label, and report what would make training fail.
 
     Args:
         source: what `open_dataset` takes, or an open dataset.
@@ -39,25 +39,25 @@ def check(
         classes: as in `open_dataset`.
         separator: as in `open_dataset`.
         sbd: as in `open_dataset`.
-        against: other splits that must not share a picture with this one.
+        against: other splits that must not share an image with this one.
     """
     missing: list[str] = []
-    if isinstance(source, ImageTags):
+    if isinstance(source, ImageDataset):
         title, dataset = "dataset", source
     else:
         title = str(source)
         found = list_source(source, images=images, split=split, classes=classes, separator=separator, sbd=sbd)
-        dataset = found if isinstance(found, ImageTags) else found.dataset()
+        dataset = found if isinstance(found, ImageDataset) else found.dataset()
         if isinstance(found, Listing):
             missing = [f"{row.where}: {row.image}" for row in found.missing]
 
-    results = _for_each(dataset, dataset.pictures.facts, "checking pictures")
+    results = _for_each(dataset, dataset.images.facts, "checking images")
     facts = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
     groups = _equal_files(facts)
     together = dataset.tags.T @ dataset.tags
     return CheckReport(
         source=title,
-        pictures=len(dataset),
+        image_count=len(dataset),
         classes=dataset.classes,
         counts=tuple(int(count) for count in dataset.tags.sum(0)),
         cooccurrence=tuple(tuple(int(count) for count in row) for row in together),
@@ -77,8 +77,8 @@ def check(
     )
 
 
-def _for_each(dataset: ImageTags, ask: Callable[[int], T], doing: str) -> list[T | DataError]:
-    """Ask something of every picture, on several threads (decoding leaves Python's lock); errors are answers too."""
+def _for_each(dataset: ImageDataset, ask: Callable[[int], T], doing: str) -> list[T | DataError]:
+    """Ask something of every image, on several threads (decoding leaves Python's lock); errors are answers too."""
 
     def answer(index: int) -> T | DataError:
         try:
@@ -100,12 +100,12 @@ def _equal_files(facts: dict[int, Facts]) -> list[list[int]]:
     return [group for group in by_digest.values() if len(group) > 1]
 
 
-def _shared(dataset: ImageTags, facts: dict[int, Facts], other: str | Path | ImageTags) -> list[tuple[str, str]]:
+def _shared(dataset: ImageDataset, facts: dict[int, Facts], other: str | Path | ImageDataset) -> list[tuple[str, str]]:
     """Pairs of names here and in the other split whose files are equal."""
-    title = "" if isinstance(other, ImageTags) else f"{other}: "
-    opened = other if isinstance(other, ImageTags) else open_dataset(other)
+    title = "" if isinstance(other, ImageDataset) else f"{other}: "
+    opened = other if isinstance(other, ImageDataset) else open_dataset(other)
     here = {fact.digest: dataset.names[i] for i, fact in facts.items()}
-    digests = _for_each(opened, opened.pictures.digest, "comparing splits")
+    digests = _for_each(opened, opened.images.digest, "comparing splits")
     return [
         (here[digest], title + name)
         for name, digest in zip(opened.names, digests, strict=True)
@@ -121,7 +121,7 @@ def _sizes(facts: Sequence[Facts]) -> dict[str, tuple[int, int]]:
     return {which: (width, height) for which, (_, width, height) in chosen.items()}
 
 
-def unreadable(dataset: ImageTags) -> dict[int, DataError]:
-    """The pictures that cannot be decoded, by position."""
-    results = _for_each(dataset, dataset.pictures.facts, "reading pictures")
+def unreadable(dataset: ImageDataset) -> dict[int, DataError]:
+    """The images that cannot be decoded, by position."""
+    results = _for_each(dataset, dataset.images.facts, "reading images")
     return {i: result for i, result in enumerate(results) if isinstance(result, DataError)}

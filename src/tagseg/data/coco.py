@@ -1,4 +1,4 @@
-"""COCO's instances JSON: pictures and image labels."""
+"""COCO's instances JSON: images and image labels."""
 
 import json
 from collections import defaultdict
@@ -24,11 +24,11 @@ def find_coco(root: Path, split: str | None) -> Path | None:
 
 
 def list_coco(path: Path, *, images: Sequence[Path] = (), classes: Sequence[str] | None = None) -> Listing:
-    """List the pictures of an instances file with the classes of their annotations; a picture may have none.
+    """List the images of an instances file with the classes of their annotations; an image may have none.
 
     Args:
         path: the JSON file.
-        images: folders and zips that hold the pictures; if not given, the JSON's folder and, for
+        images: folders and zips that hold the images; if not given, the JSON's folder and, for
             annotations/instances_SPLIT.json, the folder SPLIT beside annotations.
         classes: the classes in their order; all categories by their number if not given.
     """
@@ -79,5 +79,5 @@ def category_names(content: dict[str, Any]) -> dict[int, str]:
 
 
 def _places_beside(path: Path) -> list[Path]:
-    pictures = path.parent.parent / path.stem.removeprefix("instances_")
-    return [pictures, path.parent] if pictures.is_dir() else [path.parent]
+    images = path.parent.parent / path.stem.removeprefix("instances_")
+    return [images, path.parent] if images.is_dir() else [path.parent]

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from tagseg.data.errors import DataError
-from tagseg.data.truth import IGNORE, Mask
+from tagseg.data.mask_dataset import IGNORE, Mask
 
 _ENLARGED = 5  # odd, so that a pixel has a centre
 
 
 @dataclass(frozen=True)
 class CocoMask:
-    """The mask of one picture: larger objects lie under smaller ones, and crowds that no object covers are ignored."""
+    """The mask of one image: larger objects lie under smaller ones, and crowds that no object covers are ignored."""
 
     name: str
     height: int

@@ -12,7 +12,7 @@ from typing import Self
 
 from tagseg.data.dataset import Facts, Pixels
 from tagseg.data.errors import DataError
-from tagseg.data.pictures import SUFFIXES, decode, decode_with_mode, without_ending
+from tagseg.data.images import SUFFIXES, decode, decode_with_mode, without_ending
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def _open_zip(path: Path, process: int) -> zipfile.ZipFile:  # noqa: ARG001
 
 
 @dataclass(frozen=True)
-class FilePictures:
-    """Pictures stored in files."""
+class ImageFiles:
+    """Images stored in files."""
 
     files: tuple[FileRef, ...]
     max_side: int | None = None

@@ -8,17 +8,17 @@ from pathlib import Path
 from tagseg._checks import unknown_name
 from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef
+from tagseg.data.images import SUFFIXES
 from tagseg.data.listing import Listing, Row, make_listing
-from tagseg.data.pictures import SUFFIXES
 
 _SPLIT_FOLDERS = frozenset({"train", "training", "val", "valid", "validation", "test"})
 
 
 def list_folders(root: Path, *, split: str | None = None, classes: Sequence[str] | None = None) -> Listing:
-    """List the pictures of a folder per class, or of root/split/class.
+    """List the images of a folder per class, or of root/split/class.
 
-    A picture that lies in several class folders under the same name with the same bytes has all these labels. The same
-    name with other bytes is another picture, since many datasets number theirs anew in every folder.
+    An image that lies in several class folders under the same name with the same bytes has all these labels. The same
+    name with other bytes is another image, since many datasets number theirs anew in every folder.
 
     Args:
         root: the folder of the class folders.
@@ -34,11 +34,11 @@ def list_folders(root: Path, *, split: str | None = None, classes: Sequence[str]
     elif folders and _SPLIT_FOLDERS.issuperset(name.lower() for name in folders):
         raise DataError(f"{root}: holds the splits {', '.join(folders)}; name one of them with split=")
     copies: dict[tuple[str, str], list[tuple[str, Path]]] = defaultdict(list)
-    for path, label, name, content in _pictures(root, folders):
+    for path, label, name, content in _images(root, folders):
         copies[name, content].append((label, path))
     if not copies:
         raise DataError(
-            f"{root}: holds no table and no pictures in folders named like their class; name a CSV, or sort them"
+            f"{root}: holds no table and no images in folders named like their class; name a CSV, or sort them"
         )
     rows = []
     for found in copies.values():
@@ -52,7 +52,7 @@ def _subfolders(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _pictures(root: Path, folders: Sequence[str]) -> list[tuple[Path, str, str, str]]:
+def _images(root: Path, folders: Sequence[str]) -> list[tuple[Path, str, str, str]]:
     """Path, class, name within the class folder, and a digest where that name occurs in several class folders."""
     found = [
         (path, folder, path.relative_to(root / folder).as_posix())

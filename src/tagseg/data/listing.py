@@ -1,4 +1,4 @@
-"""What every reader of a format returns: rows of picture and labels, before any picture is opened."""
+"""What every reader of a format returns: rows of image and labels, before any image is opened."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from pathlib import PurePosixPath
 import torch
 
 from tagseg._checks import unknown_name
-from tagseg.data.dataset import ImageTags
+from tagseg.data.dataset import ImageDataset
 from tagseg.data.errors import DataError
-from tagseg.data.files import FilePictures, FileRef
-from tagseg.data.pictures import without_ending
+from tagseg.data.files import FileRef, ImageFiles
+from tagseg.data.images import without_ending
 
 
 @dataclass(frozen=True)
 class Row:
-    """One picture: the name that its source gives it, its labels, its file (None: not found), and who says so."""
+    """One image: the name that its source gives it, its labels, its file (None: not found), and who says so."""
 
     image: str
     labels: frozenset[str]
@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Listing:
-    """The pictures of a source with their labels."""
+    """The images of a source with their labels."""
 
     source: str
     classes: tuple[str, ...]
@@ -34,30 +34,30 @@ class Listing:
 
     @property
     def missing(self) -> tuple[Row, ...]:
-        """The rows whose picture was not found."""
+        """The rows whose image was not found."""
         return tuple(row for row in self.rows if row.file is None)
 
-    def require_pictures(self) -> "Listing":
-        """Refuse a listing of which a picture is missing, or that has none."""
+    def require_images(self) -> "Listing":
+        """Refuse a listing of which an image is missing, or that has none."""
         if missing := self.missing:
             others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise DataError(
-                f"{missing[0].where}: no picture {missing[0].image!r}{others} was found; "
+                f"{missing[0].where}: no image {missing[0].image!r}{others} was found; "
                 "name its folder or zip with images=, or remove the row"
             )
         if not self.rows:
-            raise DataError(f"{self.source}: has no pictures; name a source with at least one")
+            raise DataError(f"{self.source}: has no images; name a source with at least one")
         return self
 
-    def dataset(self, *, max_side: int | None = None) -> ImageTags:
-        """The rows whose picture was found, as a dataset."""
+    def dataset(self, *, max_side: int | None = None) -> ImageDataset:
+        """The rows whose image was found, as a dataset."""
         found = [(name, row.labels, row.file) for name, row in zip(self.names, self.rows, strict=True) if row.file]
         column = {name: i for i, name in enumerate(self.classes)}
         tags = torch.zeros(len(found), len(column))
         for i, (_, labels, _) in enumerate(found):
             tags[i, [column[label] for label in labels]] = 1
-        pictures = FilePictures(tuple(file for _, _, file in found), max_side)
-        return ImageTags(self.classes, [name for name, _, _ in found], tags, pictures)
+        images = ImageFiles(tuple(file for _, _, file in found), max_side)
+        return ImageDataset(self.classes, [name for name, _, _ in found], tags, images)
 
     @property
     def names(self) -> list[str]:

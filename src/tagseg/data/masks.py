@@ -1,4 +1,4 @@
-"""`open_truth`: the masks of a source, for evaluation only. Nothing that trains calls it."""
+"""`open_masks`: the masks of a source, for evaluation only. Nothing that trains calls it."""
 
 import io
 from collections import defaultdict
@@ -14,19 +14,19 @@ from tagseg.data.coco import category_names, read_instances
 from tagseg.data.coco_masks import CocoMask
 from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef, Place
+from tagseg.data.mask_dataset import Mask, MaskDataset
 from tagseg.data.open import Places, as_paths, list_source
 from tagseg.data.recognise import Coco, Shapes, Table, Voc, recognise
 from tagseg.data.sbd import segmentation
-from tagseg.data.shape_masks import shapes_truth
+from tagseg.data.shape_masks import shapes_masks
 from tagseg.data.tables import places_beside
-from tagseg.data.truth import Mask, PixelTruth
 from tagseg.data.voc import VOC_CLASSES, VocFolders
 
 _LOSSLESS = frozenset({".png", ".tif", ".tiff", ".bmp"})
 Readers = Mapping[str, Callable[[], Mask]]
 
 
-def open_truth(
+def open_masks(
     source: str | Path,
     *,
     masks: Places = None,
@@ -35,14 +35,14 @@ def open_truth(
     classes: Sequence[str] | None = None,
     separator: str | None = None,
     sbd: str | Path | None = None,
-) -> PixelTruth:
-    """Open the masks of a source; call it with the arguments of `open_dataset`, and the picture IDs are the same.
+) -> MaskDataset:
+    """Open the masks of a source; call it with the arguments of `open_dataset`, and the image IDs are the same.
 
     Args:
         source: what `open_dataset` takes.
-        masks: the folders and zips that hold one mask per picture, ID.png: 0 background, k the k-th class, 255 ignore.
+        masks: the folders and zips that hold one mask per image, ID.png: 0 background, k the k-th class, 255 ignore.
             Without it, VOC, SBD, COCO and shapes use their own; a table looks for masks/ID.png beside it and in the
-            zips of its pictures.
+            zips of its images.
         images: as in `open_dataset`.
         split: as in `open_dataset`.
         classes: as in `open_dataset`; mask values follow their order.
@@ -51,7 +51,7 @@ def open_truth(
     """
     kind = recognise(source, split=split, sbd=Path(sbd) if sbd else None)
     if masks is None and isinstance(kind, Shapes):
-        return shapes_truth(kind.count, split=kind.split)
+        return shapes_masks(kind.count, split=kind.split)
     if masks is None and isinstance(kind, Voc):
         return _truth(source, VOC_CLASSES, _voc_masks(kind.folders, kind.split))
     found = list_source(source, images=images, split=split, classes=classes, separator=separator, sbd=sbd)
@@ -63,16 +63,16 @@ def open_truth(
     return _truth(source, found.classes, _mask_files(found.names, places, anywhere=masks is not None))
 
 
-def _truth(source: str | Path, classes: Sequence[str], readers: Readers) -> PixelTruth:
+def _truth(source: str | Path, classes: Sequence[str], readers: Readers) -> MaskDataset:
     if not readers:
         raise DataError(
             f"{source}: no masks were found; name their folder or zip with masks=, where the mask of dog.jpg is dog.png"
         )
-    return PixelTruth(classes, readers)
+    return MaskDataset(classes, readers)
 
 
 def _mask_files(names: Sequence[str], paths: Sequence[Path], *, anywhere: bool) -> Readers:
-    """Masks by their picture's ID: in a folder `masks`, or anywhere in a place that was named for them."""
+    """Masks by their image's ID: in a folder `masks`, or anywhere in a place that was named for them."""
     places = [Place(path, endings=_LOSSLESS) for path in paths]
     readers: dict[str, Callable[[], Mask]] = {}
     for name in names:
@@ -85,7 +85,7 @@ def _mask_files(names: Sequence[str], paths: Sequence[Path], *, anywhere: bool) 
 
 
 def _voc_masks(folders: VocFolders, split: str) -> Readers:
-    """VOC's own masks where there are any, SBD's for the other pictures."""
+    """VOC's own masks where there are any, SBD's for the other images."""
     readers: dict[str, Callable[[], Mask]] = {}
     for name in folders.ids(split):
         png = folders.voc / "SegmentationClass" / f"{name}.png"

@@ -1,11 +1,11 @@
-"""`open_dataset`: any known source to an `ImageTags`."""
+"""`open_dataset`: any known source to an `ImageDataset`."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tagseg.data._scenes import KINDS
 from tagseg.data.coco import list_coco
-from tagseg.data.dataset import ImageTags
+from tagseg.data.dataset import ImageDataset
 from tagseg.data.errors import DataError
 from tagseg.data.folders import list_folders
 from tagseg.data.listing import Listing
@@ -26,22 +26,22 @@ def open_dataset(
     separator: str | None = None,
     sbd: str | Path | None = None,
     max_side: int | None = None,
-) -> ImageTags:
-    """Open pictures with their tags, whatever form they come in.
+) -> ImageDataset:
+    """Open images with their tags, whatever form they come in.
 
     Args:
         source: a CSV or TSV of image and labels; a JSON lines file or folder as Hugging Face's imagefolder has them; a
             folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; or "shapes" or
             "shapes:500", the built-in dataset (a folder of that name is "./shapes").
-        images: the folders and zips that hold the pictures of a table or of a COCO JSON, if not beside it.
+        images: the folders and zips that hold the images of a table or of a COCO JSON, if not beside it.
         split: which part; needed where the source has several.
         classes: the classes in their order; without it, those of the source.
         separator: what separates the labels of a table's row; guessed if not given.
         sbd: the unpacked benchmark_RELEASE, if not beside VOC.
-        max_side: reduce pictures whose longer side is longer, while decoding.
+        max_side: reduce images whose longer side is longer, while decoding.
     """
     found = list_source(source, images=images, split=split, classes=classes, separator=separator, sbd=sbd)
-    return found.require_pictures().dataset(max_side=max_side) if isinstance(found, Listing) else found
+    return found.require_images().dataset(max_side=max_side) if isinstance(found, Listing) else found
 
 
 def list_source(
@@ -52,8 +52,8 @@ def list_source(
     classes: Sequence[str] | None = None,
     separator: str | None = None,
     sbd: str | Path | None = None,
-) -> Listing | ImageTags:
-    """List a source's pictures, the missing ones too; the built-in dataset, which has no files, comes complete."""
+) -> Listing | ImageDataset:
+    """List a source's images, the missing ones too; the built-in dataset, which has no files, comes complete."""
     match recognise(source, split=split, sbd=Path(sbd) if sbd else None):
         case Shapes(count, which):
             _refuse_other_classes(source, classes, KINDS)

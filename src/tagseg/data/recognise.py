@@ -49,11 +49,11 @@ class ClassFolders:
     split: str | None
 
 
-Source = Shapes | Table | Coco | Voc | ClassFolders
+DataFormat = Shapes | Table | Coco | Voc | ClassFolders
 
 
-def recognise(source: str | Path, *, split: str | None = None, sbd: Path | None = None) -> Source:
-    """Tell which of the known kinds a source is, without reading its pictures."""
+def recognise(source: str | Path, *, split: str | None = None, sbd: Path | None = None) -> DataFormat:
+    """Tell which of the known kinds a source is, without reading its images."""
     if isinstance(source, str) and source.partition(":")[0] == "shapes":
         return Shapes(_count(source), split or "train")
     path = Path(source).expanduser()
@@ -70,7 +70,7 @@ def recognise(source: str | Path, *, split: str | None = None, sbd: Path | None 
     raise DataError(f"{source}: is of no known kind; name a file ending in {', '.join(_TABLES)} or .json, or a folder")
 
 
-def _recognise_folder(path: Path, split: str | None, sbd: Path | None) -> Source:
+def _recognise_folder(path: Path, split: str | None, sbd: Path | None) -> DataFormat:
     if voc := find_voc(path, sbd):
         return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
     if coco := find_coco(path, split):
@@ -88,5 +88,5 @@ def _recognise_folder(path: Path, split: str | None, sbd: Path | None) -> Source
 def _count(source: str) -> int:
     number = source.partition(":")[2] or "500"
     if not number.isdecimal():
-        raise DataError(f"{source}: the number of pictures is not a whole number; write for example shapes:500")
+        raise DataError(f"{source}: the number of images is not a whole number; write for example shapes:500")
     return int(number)

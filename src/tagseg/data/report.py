@@ -17,23 +17,23 @@ class CheckReport:
 
     Attributes:
         source: what was checked.
-        pictures: how many pictures were found; what follows counts only those.
+        image_count: how many images were found; what follows counts only those.
         classes: the class names.
-        counts: in how many pictures each class occurs.
-        cooccurrence: in how many pictures two classes occur together, [C][C]; the diagonal is `counts`.
-        sizes: width and height of the smallest, the median and the largest picture by area.
+        counts: in how many images each class occurs.
+        cooccurrence: in how many images two classes occur together, [C][C]; the diagonal is `counts`.
+        sizes: width and height of the smallest, the median and the largest image by area.
         modes: how many files store their pixels in which mode (PIL's names: RGB, L, P, CMYK, ...).
-        missing: pictures that are listed but not there.
+        missing: images that are listed but not there.
         unreadable: for each file that cannot be decoded, what is wrong with it.
-        unlabelled: pictures without any label.
-        duplicates: groups of pictures whose files are equal.
-        contradictions: those groups whose pictures have different labels.
-        shared: pairs of a picture here and an equal one in another split.
-        spare: whether a picture can be held out of training, and none of its classes loses its last one.
+        unlabelled: images without any label.
+        duplicates: groups of images whose files are equal.
+        contradictions: those groups whose images have different labels.
+        shared: pairs of an image here and an equal one in another split.
+        spare: whether an image can be held out of training, and none of its classes loses its last one.
     """
 
     source: str
-    pictures: int
+    image_count: int
     classes: tuple[str, ...]
     counts: tuple[int, ...]
     cooccurrence: tuple[tuple[int, ...], ...]
@@ -49,13 +49,15 @@ class CheckReport:
 
     @property
     def never(self) -> tuple[str, ...]:
-        """Classes that occur in no picture."""
+        """Classes that occur in no image."""
         return tuple(name for name, count in zip(self.classes, self.counts, strict=True) if count == 0)
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Classes that occur in every picture."""
-        return tuple(name for name, count in zip(self.classes, self.counts, strict=True) if count == self.pictures > 0)
+        """Classes that occur in every image."""
+        return tuple(
+            name for name, count in zip(self.classes, self.counts, strict=True) if count == self.image_count > 0
+        )
 
     @property
     def alike(self) -> tuple[tuple[str, ...], ...]:
@@ -75,31 +77,31 @@ class CheckReport:
     def problems(self) -> list[str]:
         """What would make training fail or teach nothing, one line each; empty if the dataset is fit for training."""
         found = []
-        if not self.pictures:
-            found.append("no picture was found; name their folder or zip with images=")
+        if not self.image_count:
+            found.append("no image was found; name their folder or zip with images=")
         if self.missing:
-            found.append(f"{_some(self.missing, 'listed picture')} missing; add the files or remove the rows")
+            found.append(f"{_some(self.missing, 'listed image')} missing; add the files or remove the rows")
         if self.unreadable:
             found.append(f"{_some(self.unreadable, 'file')} unreadable; replace or remove them")
-        if self.pictures:
+        if self.image_count:
             found += [
-                f"class {name!r} occurs in no picture, so it is never learned; add pictures of it or remove the class"
+                f"class {name!r} occurs in no image, so it is never learned; add images of it or remove the class"
                 for name in self.never
             ]
             found += [
-                f"class {name!r} occurs in every picture: nothing shows what it is not, and the network may give the "
-                "name to anything; add pictures without it or remove the class"
+                f"class {name!r} occurs in every image: nothing shows what it is not, and the network may give the "
+                "name to anything; add images without it or remove the class"
                 for name in self.always
             ]
         evidence = len(self.classes) - len(self.never) - len(self.always)
-        if self.pictures and evidence < 2:
+        if self.image_count and evidence < 2:
             found.append(
-                f"only {evidence} of the classes occurs in some pictures and not in others, at least 2 must: masks are "
-                "learned from what sets pictures apart; add pictures with other labels"
+                f"only {evidence} of the classes occurs in some images and not in others, at least 2 must: masks are "
+                "learned from what sets images apart; add images with other labels"
             )
-        if self.pictures and not self.spare:
+        if self.image_count and not self.spare:
             found.append(
-                "every picture is the only one of some class, so none can be held out of training; add pictures, or "
+                "every image is the only one of some class, so none can be held out of training; add images, or "
                 "name others with --val when you train"
             )
         return found
@@ -116,7 +118,7 @@ class CheckReport:
                 f"{_some(self.joined, 'class', 'classes')} perhaps of several labels: use one separator everywhere"
             )
         if self.unlabelled:
-            found.append(f"{_some(self.unlabelled, 'picture')} without labels: they teach background only")
+            found.append(f"{_some(self.unlabelled, 'image')} without labels: they teach background only")
         if self.duplicates:
             groups = [" = ".join(group) for group in self.duplicates]
             found.append(f"{_some(groups, 'group')} of equal files: they count several times in training")
@@ -125,7 +127,7 @@ class CheckReport:
             found.append(f"{_some(groups, 'group')} of equal files with different labels: correct the labels")
         if self.shared:
             pairs = [" = ".join(pair) for pair in self.shared]
-            found.append(f"{_some(pairs, 'picture')} also in another split: scores there will be too good")
+            found.append(f"{_some(pairs, 'image')} also in another split: scores there will be too good")
         return found
 
     def to_json(self) -> str:
@@ -138,14 +140,14 @@ class CheckReport:
         """Print it as tables."""
         console = console or Console()
         overview = Table(title=escape(self.source), show_header=False)
-        overview.add_row("pictures", str(self.pictures))
+        overview.add_row("images", str(self.image_count))
         for which, (width, height) in self.sizes.items():
             overview.add_row(f"{which} size", f"{width} x {height}")
         overview.add_row("modes", ", ".join(f"{mode} {count}" for mode, count in self.modes.items()) or "none")
         console.print(overview)
-        table = Table("class", "pictures", "share", "most often with")
+        table = Table("class", "images", "share", "most often with")
         for i, (name, count) in enumerate(zip(self.classes, self.counts, strict=True)):
-            share = f"{count / self.pictures:.1%}" if self.pictures else ""
+            share = f"{count / self.image_count:.1%}" if self.image_count else ""
             table.add_row(escape(name), str(count), share, escape(self._partner(i)))
         console.print(table)
         for line in self.problems:

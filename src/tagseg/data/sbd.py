@@ -1,4 +1,4 @@
-"""SBD's annotation files: one MATLAB file per picture, with a mask and the categories in it."""
+"""SBD's annotation files: one MATLAB file per image, with a mask and the categories in it."""
 
 import zlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from tagseg.data.errors import DataError
 
 
 def categories_present(path: Path) -> list[int]:
-    """The categories (1 to 20) that the file lists for its picture; the mask beside them is not passed on."""
+    """The categories (1 to 20) that the file lists for its image; the mask beside them is not passed on."""
     return [int(category) for category in np.atleast_1d(_ground_truth(path)["CategoriesPresent"])]
 
 

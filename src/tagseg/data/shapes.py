@@ -1,6 +1,6 @@
 """`shapes`: a dataset that needs no download and whose masks are known exactly, to try, teach and test with.
 
-Seed, split and index alone decide a picture, so nothing is stored and every machine draws the same ones.
+Seed, split and index alone decide an image, so nothing is stored and every machine draws the same ones.
 """
 
 import hashlib
@@ -15,33 +15,33 @@ import torch
 from tagseg._checks import unknown_name
 from tagseg.data._painting import paint
 from tagseg.data._scenes import KINDS, Thing, draw_scene
-from tagseg.data.dataset import Facts, ImageTags, Pixels
+from tagseg.data.dataset import Facts, ImageDataset, Pixels
 from tagseg.data.errors import DataError
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
 _SMALLEST_SIDE = 32
 
 
-def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> ImageTags:
-    """Generated pictures of discs, squares, triangles, stars, rings and crosses with their tags.
+def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> ImageDataset:
+    """Generated images of discs, squares, triangles, stars, rings and crosses with their tags.
 
     Args:
-        count: number of pictures; a longer dataset begins with the pictures of a shorter one.
-        size: width and height of a picture; the scene does not depend on it.
-        split: train, val or test, which share no picture.
-        seed: another seed gives other pictures.
+        count: number of images; a longer dataset begins with the images of a shorter one.
+        size: width and height of an image; the scene does not depend on it.
+        split: train, val or test, which share no image.
+        seed: another seed gives other images.
     """
     check_arguments(count, size, split)
     tags = torch.zeros(count, len(KINDS))
     for index in range(count):
         tags[index, [thing.kind for thing in scene_of(seed, split, index)]] = 1
-    names = [picture_name(split, index) for index in range(count)]
-    return ImageTags(KINDS, names, tags, _Rendered(seed, split, size, tuple(range(count))))
+    names = [image_name(split, index) for index in range(count)]
+    return ImageDataset(KINDS, names, tags, _Rendered(seed, split, size, tuple(range(count))))
 
 
 @dataclass(frozen=True)
 class _Rendered:
-    """Pictures painted when they are first asked for."""
+    """Images painted when they are first asked for."""
 
     seed: int
     split: str
@@ -70,13 +70,13 @@ def check_arguments(count: int, size: int, split: str) -> None:
         raise DataError(f"shapes: needs count >= 1 and size >= {_SMALLEST_SIDE}, got count {count} and size {size}")
 
 
-def picture_name(split: str, index: int) -> str:
-    """The ID of a generated picture."""
+def image_name(split: str, index: int) -> str:
+    """The ID of a generated image."""
     return f"{split}-{index:05d}"
 
 
 def scene_of(seed: int, split: str, index: int) -> list[Thing]:
-    """What lies where in a generated picture."""
+    """What lies where in a generated image."""
     return draw_scene(_generator(seed, split, index, purpose=0))
 
 
@@ -85,6 +85,6 @@ def _generator(seed: int, split: str, index: int, *, purpose: int) -> np.random.
     return np.random.default_rng(np.random.SeedSequence([seed, _SPLITS[split], index, purpose]))
 
 
-@lru_cache(maxsize=4096)  # painting takes longer than an epoch of a small network has for a picture
+@lru_cache(maxsize=4096)  # painting takes longer than an epoch of a small network has for an image
 def _painted(seed: int, split: str, size: int, index: int) -> Pixels:
     return paint(scene_of(seed, split, index), size, _generator(seed, split, index, purpose=1))

@@ -1,21 +1,21 @@
-"""Hold pictures out of a dataset, fairly over its classes."""
+"""Hold images out of a dataset, fairly over its classes."""
 
 import torch
 
-from tagseg.data.dataset import ImageTags
+from tagseg.data.dataset import ImageDataset
 
 
-def can_hold_out(dataset: ImageTags) -> bool:
-    """Whether any picture can go without a class losing its last one."""
+def can_hold_out(dataset: ImageDataset) -> bool:
+    """Whether any image can go without a class losing its last one."""
     return bool(((dataset.tags == 0) | (dataset.tags.sum(0) > 1)).all(1).any())
 
 
-def hold_out(dataset: ImageTags, share: float, *, seed: int = 0) -> tuple[ImageTags, ImageTags]:
+def hold_out(dataset: ImageDataset, share: float, *, seed: int = 0) -> tuple[ImageDataset, ImageDataset]:
     """Split a dataset in two; the second gets a share of every class, and the first keeps some of each.
 
     Args:
         dataset: what to split.
-        share: the second part's share of the pictures.
+        share: the second part's share of the images.
         seed: of the draw.
     """
     order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(seed)).tolist()
@@ -23,7 +23,7 @@ def hold_out(dataset: ImageTags, share: float, *, seed: int = 0) -> tuple[ImageT
     left = dataset.tags.sum(0).clone()
     held: set[int] = set()
     count = torch.zeros(len(dataset.classes))
-    # Rare classes first: a picture is held out while one of its classes still lacks its share and none would run dry.
+    # Rare classes first: an image is held out while one of its classes still lacks its share and none would run dry.
     for column in dataset.tags.sum(0).argsort().tolist():
         for index in order:
             tags = dataset.tags[index]
@@ -33,7 +33,7 @@ def hold_out(dataset: ImageTags, share: float, *, seed: int = 0) -> tuple[ImageT
                 held.add(index)
                 count += tags
                 left -= tags
-    for index in order:  # pictures without any class, or if the shares were met by fewer pictures
+    for index in order:  # images without any class, or if the shares were met by fewer images
         if len(held) >= max(1, round(share * len(dataset))):
             break
         if index not in held and (left[dataset.tags[index].bool()] > 1).all():

@@ -10,7 +10,7 @@ from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef, Place
 from tagseg.data.listing import Listing, Row, make_listing
 
-# Folders that are known to hold masks: no picture is looked for there.
+# Folders that are known to hold masks: no image is looked for there.
 _MASK_FOLDERS = frozenset({"masks", "segmentationclass", "segmentationclassaug", "segmentationobject"})
 
 
@@ -22,14 +22,14 @@ def list_table(
     classes: Sequence[str] | None = None,
     separator: str | None = None,
 ) -> Listing:
-    """List the pictures of a CSV, TSV or JSON lines file.
+    """List the images of a CSV, TSV or JSON lines file.
 
-    Several rows of one image are joined. Pictures are looked for in `images`, or else in zips named like the table
+    Several rows of one image are joined. Images are looked for in `images`, or else in zips named like the table
     (t.csv: t.zip, t-0.zip, t-1.zip and so on) and in the table's folder.
 
     Args:
         path: the table.
-        images: folders and zips that hold the pictures.
+        images: folders and zips that hold the images.
         split: keep only the rows whose column `split` says so.
         classes: the classes in their order; all labels in alphabetical order if not given.
         separator: what separates the labels of a row; guessed from the whole table if not given.

@@ -1,4 +1,4 @@
-"""PASCAL VOC 2012 and its extension SBD, as their original archives unpack: pictures and image labels.
+"""PASCAL VOC 2012 and its extension SBD, as their original archives unpack: images and image labels.
 
 VOC: VOCdevkit/VOC2012/{JPEGImages, Annotations, SegmentationClass, ImageSets/Segmentation}.
 SBD: benchmark_RELEASE/dataset/{img, cls, train.txt, val.txt}.
@@ -33,7 +33,7 @@ class VocFolders:
     sbd: Path | None
 
     def ids(self, split: str) -> list[str]:
-        """The picture IDs of a split: VOC's lists, or `train_aug` = VOC train and all of SBD less VOC val (10,582)."""
+        """The image IDs of a split: VOC's lists, or `train_aug` = VOC train and all of SBD less VOC val (10,582)."""
         if split not in _SPLITS:
             raise DataError(f"{self.voc}: {unknown_name('split', split, _SPLITS)}")
         if split != "train_aug":
@@ -61,18 +61,18 @@ def find_voc(root: Path, sbd: Path | None = None) -> VocFolders | None:
 
 
 def list_voc(folders: VocFolders, *, split: str = "train_aug") -> Listing:
-    """List the pictures of a split with the classes of their objects, difficult ones included.
+    """List the images of a split with the classes of their objects, difficult ones included.
 
-    Labels come from the XML annotation; for a picture without one, from the categories that its SBD file lists.
+    Labels come from the XML annotation; for an image without one, from the categories that its SBD file lists.
     """
     rows = [
-        Row(name, _labels(folders, name), _picture(folders, name), f"{folders.voc} ({split})")
+        Row(name, _labels(folders, name), _image(folders, name), f"{folders.voc} ({split})")
         for name in folders.ids(split)
     ]
     return make_listing(str(folders.voc), rows, VOC_CLASSES)
 
 
-def _picture(folders: VocFolders, name: str) -> FileRef | None:
+def _image(folders: VocFolders, name: str) -> FileRef | None:
     candidates = [folders.voc / "JPEGImages" / f"{name}.jpg"]
     if folders.sbd is not None:
         candidates.append(folders.sbd / "img" / f"{name}.jpg")

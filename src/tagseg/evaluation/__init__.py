@@ -1,4 +1,4 @@
-"""Masks against the truth, in numbers."""
+"""Masks against the ground truth, in numbers."""
 
 from tagseg.evaluation.confusion import ConfusionMatrix
 from tagseg.evaluation.evaluation import Evaluation

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tagseg.data.truth import IGNORE
+from tagseg.data.mask_dataset import IGNORE
 
 Floats = NDArray[np.float64]
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 class ConfusionMatrix:
     """Pixels by their true class (rows) and their predicted class (columns); class 0 is the background.
 
-    A measure that would divide by 0 is NaN: the IoU of a class that neither the truth nor the prediction has, the
+    A measure that would divide by 0 is NaN: the IoU of a class in neither the ground truth nor the prediction, the
     precision of one that is never predicted, the recall of one that never occurs. Means leave NaN out.
 
     Args:
@@ -30,16 +30,17 @@ class ConfusionMatrix:
         if self.counts.shape != (classes, classes):
             raise ValueError(f"counts must be [{classes}, {classes}], got {list(self.counts.shape)}")
 
-    def update(self, prediction: NDArray[np.integer], truth: NDArray[np.uint8]) -> None:
-        """Count one picture.
+    def update(self, prediction: NDArray[np.integer], ground_truth: NDArray[np.uint8]) -> None:
+        """Count one image.
 
         Args:
             prediction: a class for each pixel, [H, W].
-            truth: the true ones; pixels of value 255 are not judged.
+            ground truth: the true ones; pixels of value 255 are not judged.
         """
-        if prediction.shape != truth.shape:
+        if prediction.shape != ground_truth.shape:
             raise ValueError(
-                f"prediction and truth must be of one size, got {list(prediction.shape)} and {list(truth.shape)}"
+                f"prediction and ground truth must be of one size, got {list(prediction.shape)} and "
+                f"{list(ground_truth.shape)}"
             )
         if prediction.size and not 0 <= int(prediction.min()) <= int(prediction.max()) < self.classes:
             raise ValueError(
@@ -47,12 +48,12 @@ class ConfusionMatrix:
             )
         # Ignored pixels are counted in a row of their own, which is then left out: faster than to filter them.
         # By torch and not by numpy, which would keep all other threads waiting.
-        pairs = torch.from_numpy(truth.astype(np.int32) * self.classes + prediction.astype(np.int32)).flatten()
+        pairs = torch.from_numpy(ground_truth.astype(np.int32) * self.classes + prediction.astype(np.int32)).flatten()
         table = torch.bincount(pairs, minlength=256 * self.classes).view(256, self.classes).numpy()
         if unknown := [int(value) for value in np.flatnonzero(table[self.classes : IGNORE].any(1)) + self.classes]:
             raise ValueError(
-                f"truth has the value {unknown[0]}, but there are {self.classes} classes with the background, and only "
-                f"{IGNORE} is ignored"
+                f"ground truth has the value {unknown[0]}, but there are {self.classes} classes with the background; "
+                f"only {IGNORE} is ignored"
             )
         self.counts += table[: self.classes]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tagseg.evaluation.confusion import ConfusionMatrix, Floats, mean
-from tagseg.inference.settings import InferenceSettings
+from tagseg.predict.settings import InferenceSettings
 
 EVALUATION_FILE = "evaluation.json"
 _MEASURES = ("iou", "precision", "recall")
@@ -19,15 +19,15 @@ _MEASURES = ("iou", "precision", "recall")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How well masks agree with the truth, under each protocol.
+    """How well masks agree with the ground truth, under each protocol.
 
     Attributes:
         class_names: without the background.
-        confusion: by protocol: `predicted-tags`, where the model's scores decide which classes a picture may have, and
+        confusion: by protocol: `predicted-tags`, where the model's scores decide which classes an image may have, and
             `true-tags`, where its tags do. Numbers of one are not to be compared with numbers of the other.
-        pictures: how many were judged.
-        without_truth: how many pictures of the dataset have no mask.
-        settings: scales, cut-offs and what they were chosen from.
+        images: how many were judged.
+        without_truth: how many images of the dataset have no mask.
+        settings: scales, thresholds and what they were chosen from.
         crf: whether a dense CRF refined the masks.
         model: the model's name, method and backbone.
         seconds: how long it took, from files to figures.
@@ -36,8 +36,8 @@ class Evaluation:
 
     class_names: tuple[str, ...]
     confusion: Mapping[str, ConfusionMatrix]
-    pictures: int
-    without_truth: int
+    images: int
+    without_masks: int
     settings: InferenceSettings
     crf: bool
     model: Mapping[str, str]
@@ -45,7 +45,7 @@ class Evaluation:
     device: str
 
     def mean_iou(self, protocol: str, *, background: bool = True) -> float:
-        """The mean IoU over the classes that occur in the truth or the prediction.
+        """The mean IoU over the classes that occur in the ground truth or the prediction.
 
         Args:
             protocol: `predicted-tags` or `true-tags`.
@@ -56,7 +56,7 @@ class Evaluation:
     @property
     def caveat(self) -> str:
         """What a reader of the numbers has to know; empty where they need no warning."""
-        if self.settings.chosen_from == "masks":
+        if self.settings.thresholds_from == "masks":
             return "TUNED ON MASKS: these settings were chosen on ground-truth masks, not on image tags alone"
         return ""
 
@@ -65,8 +65,8 @@ class Evaluation:
         return json.dumps(
             {
                 "model": dict(self.model),
-                "pictures": self.pictures,
-                "pictures_without_truth": self.without_truth,
+                "images": self.images,
+                "images_without_masks": self.without_masks,
                 "crf": self.crf,
                 "settings": asdict(self.settings),
                 "caveat": self.caveat,
@@ -89,8 +89,8 @@ class Evaluation:
                 name: ConfusionMatrix(classes, np.array(found["confusion"], dtype=np.int64))
                 for name, found in values["protocols"].items()
             },
-            pictures=values["pictures"],
-            without_truth=values["pictures_without_truth"],
+            images=values["images"],
+            without_masks=values["images_without_masks"],
             settings=InferenceSettings.from_json(json.dumps(values["settings"])),
             crf=values["crf"],
             model=values["model"],
@@ -129,14 +129,14 @@ class Evaluation:
 
     def _notes(self) -> list[str]:
         settings = self.settings
-        cutoffs = settings.cutoff_list(len(self.class_names))
-        reach = f"{min(cutoffs):.3g}" + (f" to {max(cutoffs):.3g}" if min(cutoffs) != max(cutoffs) else "")
+        thresholds = settings.threshold_list(len(self.class_names))
+        reach = f"{min(thresholds):.3g}" + (f" to {max(thresholds):.3g}" if min(thresholds) != max(thresholds) else "")
         scales = ", ".join(f"{scale:g}" for scale in settings.scales)
-        without = f" ({self.without_truth} more have no mask)" if self.without_truth else ""
+        without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
-            f"{self.pictures} pictures{without}; scales {scales}{' with flips' if settings.flip else ''}; "
-            f"CRF {'on' if self.crf else 'off'}; cut-offs {reach}, chosen from {settings.chosen_from}",
-            f"{self.seconds:.1f} s on {self.device}, {self.pictures / self.seconds:.1f} pictures a second",
+            f"{self.images} images{without}; scales {scales}{' with flips' if settings.flip else ''}; "
+            f"CRF {'on' if self.crf else 'off'}; thresholds {reach}, chosen from {settings.thresholds_from}",
+            f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images a second",
         ]
         for protocol, matrix in self.confusion.items():
             counted = int((~np.isnan(matrix.iou)).sum())

@@ -1,4 +1,4 @@
-"""`evaluate`: masks against the truth, under both protocols at once."""
+"""`evaluate`: masks against the ground truth, under both protocols at once."""
 
 import time
 from collections.abc import Sequence
@@ -7,36 +7,36 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from tagseg.data.dataset import ImageTags
-from tagseg.data.truth import PixelTruth
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.mask_dataset import MaskDataset
 from tagseg.evaluation.confusion import ConfusionMatrix
 from tagseg.evaluation.evaluation import Evaluation
 from tagseg.evaluation.judge import Judged, as_predictor, judge, judged_indices, mask_at
-from tagseg.inference.ahead import map_ahead
-from tagseg.inference.predictor import Predictor
-from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
 from tagseg.models.network import Network
+from tagseg.predict.ahead import map_ahead
+from tagseg.predict.predictor import Predictor
+from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
 
 PROTOCOLS = (PREDICTED_TAGS, TRUE_TAGS)
 
 
 def evaluate(
     model: Predictor | Network,
-    data: ImageTags,
-    truth: PixelTruth,
+    data: ImageDataset,
+    ground_truth: MaskDataset,
     *,
-    quality: bool = False,
+    tta: bool = False,
     crf: bool = False,
     progress: bool = True,
 ) -> Evaluation:
-    """Measure a model on pictures with known masks; the network sees each picture once for both protocols.
+    """Measure a model on images with known masks; the network sees each image once for both protocols.
 
-    Pixels of value 255 are not judged. Where a mask is not of its picture's size, the prediction is resized to it.
+    Pixels of value 255 are not judged. Where a mask is not of its image's size, the prediction is resized to it.
 
     Args:
         model: a predictor, or a network, which is then used with the paper's settings.
-        data: the pictures and their tags, with the model's classes in the model's order.
-        truth: the masks, opened with the same arguments; pictures without one are left out and counted.
+        data: the images and their tags, with the model's classes in the model's order.
+        ground truth: the masks, opened with the same arguments; images without one are left out and counted.
         quality: use the settings' scales and flips, as the paper does.
         crf: refine by a dense CRF, for each protocol apart.
         progress: show a bar.
@@ -50,17 +50,17 @@ def evaluate(
     began = time.monotonic()
     classes = 1 + len(predictor.classes)
     confusion = {protocol: ConfusionMatrix(classes) for protocol in PROTOCOLS}
-    judged = judge(predictor, data, truth, both, quality=quality, crf=crf, progress=progress)
+    judged = judge(predictor, data, ground_truth, both, tta=tta, crf=crf, progress=progress)
     # In threads: this one has to keep a GPU busy.
     for counted in map_ahead(partial(_count, classes), judged):
         confusion = {protocol: matrix + counted[protocol] for protocol, matrix in confusion.items()}
-    pictures = len(judged_indices(predictor, data, truth))
+    images = len(judged_indices(predictor, data, ground_truth))
     return Evaluation(
         class_names=predictor.classes,
         confusion=confusion,
-        pictures=pictures,
-        without_truth=len(data) - pictures,
-        settings=predictor.settings if quality else predictor.settings.quick,
+        images=images,
+        without_masks=len(data) - images,
+        settings=predictor.settings if tta else predictor.settings.single_scale,
         crf=crf,
         model=predictor.description,
         seconds=time.monotonic() - began,
@@ -69,12 +69,12 @@ def evaluate(
 
 
 def _count(classes: int, judged: Judged) -> dict[str, ConfusionMatrix]:
-    """The counts of one picture; protocols that keep the same classes share a result, which is counted once."""
+    """The counts of one image; protocols that keep the same classes share a result, which is counted once."""
     counted: dict[int, ConfusionMatrix] = {}
     for result in judged.results.values():
         if id(result) not in counted:
             matrix = counted[id(result)] = ConfusionMatrix(classes)
-            matrix.update(mask_at(result, judged.truth.shape), judged.truth)
+            matrix.update(mask_at(result, judged.ground_truth.shape), judged.ground_truth)
     return {protocol: counted[id(result)] for protocol, result in judged.results.items()}
 
 
@@ -83,5 +83,5 @@ def _name(device: torch.device) -> str:
 
 
 def tagged(tags: Tensor | Sequence[float]) -> tuple[int, ...]:
-    """The classes that a picture's tags name, counted from 0."""
+    """The classes that an image's tags name, counted from 0."""
     return tuple(int(k) for k in torch.as_tensor(tags).nonzero().flatten())

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tagseg._checks import unknown_name
-from tagseg.data.dataset import ImageTags
-from tagseg.data.truth import PixelTruth
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.mask_dataset import MaskDataset
 from tagseg.evaluation.confusion import ConfusionMatrix, mean
 from tagseg.evaluation.judge import as_predictor, judge, mask_at, planes_at
 from tagseg.evaluation.run import PROTOCOLS, tagged
-from tagseg.inference.predictor import Predictor
-from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
-from tagseg.inference.settings import InferenceSettings
 from tagseg.models.network import Network
+from tagseg.predict.predictor import Predictor
+from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
+from tagseg.predict.settings import InferenceSettings
 
-_CUTOFFS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_THRESHOLDS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _BACKGROUNDS = tuple(round(0.05 * step, 2) for step in range(1, 16))
 
 
@@ -42,55 +42,58 @@ class MaskTuning:
 
 def tune_on_masks(
     model: Predictor | Network,
-    data: ImageTags,
-    truth: PixelTruth,
+    data: ImageDataset,
+    ground_truth: MaskDataset,
     *,
-    cutoffs: Sequence[float] = _CUTOFFS,
-    quality: bool = False,
+    thresholds: Sequence[float] = _THRESHOLDS,
+    tta: bool = False,
     crf: bool = False,
     progress: bool = True,
 ) -> MaskTuning:
-    """The cut-off, one for all classes, with the best mean IoU under `predicted-tags`.
+    """The threshold, one for all classes, with the best mean IoU under `predicted-tags`.
 
     Args:
         model: a predictor, or a network, which is then used with the paper's settings.
-        data: the pictures and their tags.
-        truth: their masks.
-        cutoffs: the cut-offs to try; each picture is shown to the network once for all of them.
+        data: the images and their tags.
+        ground truth: their masks.
+        thresholds: the thresholds to try; each image is shown to the network once for all of them.
         quality: see `evaluate`, as for what follows.
         crf: refine by a dense CRF.
         progress: show a bar.
     """
     predictor = as_predictor(model)
-    tried = {cutoff: replace(predictor.settings, cutoffs=cutoff, chosen_from="masks") for cutoff in cutoffs}
+    tried = {
+        threshold: replace(predictor.settings, thresholds=threshold, thresholds_from="masks")
+        for threshold in thresholds
+    }
 
     def each(_: int) -> Choose:
-        return lambda scores: {str(cutoff): settings.kept_classes(scores) for cutoff, settings in tried.items()}
+        return lambda scores: {str(threshold): settings.kept_classes(scores) for threshold, settings in tried.items()}
 
-    matrices = {cutoff: ConfusionMatrix(1 + len(predictor.classes)) for cutoff in tried}
-    for judged in judge(predictor, data, truth, each, quality=quality, crf=crf, progress=progress):
-        for cutoff, matrix in matrices.items():
-            matrix.update(mask_at(judged.results[str(cutoff)], judged.truth.shape), judged.truth)
-    return _best(matrices, lambda cutoff: tried[cutoff], PREDICTED_TAGS)
+    matrices = {threshold: ConfusionMatrix(1 + len(predictor.classes)) for threshold in tried}
+    for judged in judge(predictor, data, ground_truth, each, tta=tta, crf=crf, progress=progress):
+        for threshold, matrix in matrices.items():
+            matrix.update(mask_at(judged.results[str(threshold)], judged.ground_truth.shape), judged.ground_truth)
+    return _best(matrices, lambda threshold: tried[threshold], PREDICTED_TAGS)
 
 
 def best_background(
     model: Predictor | Network,
-    data: ImageTags,
-    truth: PixelTruth,
+    data: ImageDataset,
+    ground_truth: MaskDataset,
     thresholds: Sequence[float] = _BACKGROUNDS,
     *,
     protocol: str = TRUE_TAGS,
-    quality: bool = False,
+    tta: bool = False,
     progress: bool = True,
 ) -> MaskTuning:
     """The background value of a CAM with the best mean IoU: a fair baseline is a baseline at its best.
 
     Args:
         model: a CAM.
-        data: the pictures and their tags.
-        truth: their masks.
-        thresholds: the values to try; each picture is shown to the network once for all of them.
+        data: the images and their tags.
+        ground truth: their masks.
+        thresholds: the values to try; each image is shown to the network once for all of them.
         protocol: `true-tags` or `predicted-tags`.
         quality: see `evaluate`, as for what follows.
         progress: show a bar.
@@ -107,17 +110,17 @@ def best_background(
         return lambda scores: {protocol: predictor.settings.kept_classes(scores)}
 
     matrices = {threshold: ConfusionMatrix(1 + len(predictor.classes)) for threshold in thresholds}
-    for judged in judge(predictor, data, truth, one, quality=quality, crf=False, keep_planes=True, progress=progress):
+    for judged in judge(predictor, data, ground_truth, one, tta=tta, crf=False, keep_planes=True, progress=progress):
         result = judged.results[protocol]
-        planes = planes_at(result, judged.truth.shape).numpy()
+        planes = planes_at(result, judged.ground_truth.shape).numpy()
         planes = np.concatenate([np.zeros_like(planes[:1]), planes[1:]])  # the background has no say yet
         classes = np.array([0, *(k + 1 for k in result.kept)])[planes.argmax(0)]
         strength = planes.max(0)
         for threshold, matrix in matrices.items():
-            matrix.update(np.where(strength > threshold, classes, 0), judged.truth)
+            matrix.update(np.where(strength > threshold, classes, 0), judged.ground_truth)
     return _best(
         matrices,
-        lambda threshold: replace(predictor.settings, background=threshold, chosen_from="masks"),
+        lambda threshold: replace(predictor.settings, background=threshold, thresholds_from="masks"),
         protocol,
     )
 

@@ -45,7 +45,7 @@ def build_model(
         gci: Global Cue Injection (Eq. 11); `paper` takes the paper's formula instead of the published network's.
             On by default wherever there is a gate.
         width: channels of the ASPP and the decoder; fewer make a smaller and faster network.
-        in_channels: channels of the pictures.
+        in_channels: channels of the images.
         pretrained: True for ImageNet weights by the backbone's name (downloaded), the name of one of torchvision's sets
             of weights, or a file: safetensors, or one of the authors' `.pth` files.
         finetune: keep the backbone's first layers and batch norms as they are, and let the rest of it learn slowly. By
@@ -86,7 +86,7 @@ def build_cam(
         backbone: see `build_model`, as for all that is not named here.
         classes: how many, or their names, without the background.
         background: the constant value of the background's mask; a class has to exceed it to win a pixel.
-        in_channels: channels of the pictures.
+        in_channels: channels of the images.
         pretrained: where the backbone's weights come from.
         finetune: whether the backbone is fine-tuned.
     """

@@ -61,12 +61,12 @@ def build_gate(name: str, psi: float) -> nn.Module | None:
 
 
 class GlobalCueInjection(nn.Module):
-    """Global Cue Injection (Eq. 11): shallow features, scaled and shifted by what the deep ones see in the picture.
+    """Global Cue Injection (Eq. 11): shallow features, scaled and shifted by what the deep ones see in the image.
 
     Args:
         shallow_channels: channels of the skip feature.
         channels: channels of the deep features and of the result.
-        instance_moments: normalise by each picture's own moments and scale by z, as the paper has it; by default
+        instance_moments: normalise by each image's own moments and scale by z, as the paper has it; by default
             a batch norm without parameters normalises, and the scale is z + 1, as the published network does.
     """
 

@@ -16,11 +16,11 @@ SMALLEST_SIDE = 32
 
 
 class Segmentation(NamedTuple):
-    """What a network says of a batch of pictures.
+    """What a network says of a batch of images.
 
     Attributes:
         scores: a score per class, before the sigmoid, [B, C].
-        masks: the classes' masks, background first, [B, 1 + C, H, W] at the pictures' size.
+        masks: the classes' masks, background first, [B, 1 + C, H, W] at the images' size.
         logits: scores per pixel at the network's own stride: [B, 1 + C, h, w], background first, for the method;
             [B, C, h, w] for CAM, which has no background score.
     """
@@ -54,13 +54,13 @@ class Network(nn.Module):
         for parameter in backbone.unused_parameters(with_skip=self.uses_skip):
             parameter.requires_grad_(False)  # or training on several GPUs would wait for its gradient
 
-    def normalise(self, pictures: Tensor) -> Tensor:
-        """RGB pictures in [0, 1], [B, 3, H, W], as the network expects them; a network of one channel sees grey."""
+    def normalise(self, images: Tensor) -> Tensor:
+        """RGB images in [0, 1], [B, 3, H, W], as the network expects them; a network of one channel sees grey."""
         if self.config.in_channels == 1:
-            return (pictures.mean(1, keepdim=True) - self.mean.mean()) / self.std.mean()
+            return (images.mean(1, keepdim=True) - self.mean.mean()) / self.std.mean()
         if self.config.in_channels != 3:
-            raise ValueError(f"this network takes {self.config.in_channels} channels, and pictures have 3")
-        return (pictures - self.mean) / self.std
+            raise ValueError(f"this network takes {self.config.in_channels} channels, and images have 3")
+        return (images - self.mean) / self.std
 
     def resting_norms(self) -> Iterable[nn.Module]:
         """The batch norms whose statistics do not move in training."""
@@ -104,10 +104,10 @@ class Network(nn.Module):
     def _check_input(self, x: Tensor) -> None:
         expected = f"[B, {self.config.in_channels}, H, W]"
         if x.dim() != 4 or x.shape[1] != self.config.in_channels:
-            raise ValueError(f"pictures must be {expected}, got a tensor of shape {list(x.shape)}")
+            raise ValueError(f"images must be {expected}, got a tensor of shape {list(x.shape)}")
         if min(x.shape[-2:]) < SMALLEST_SIDE:
             raise ValueError(
-                f"pictures must be at least {SMALLEST_SIDE} pixels high and wide, got {x.shape[-2]} x {x.shape[-1]}; "
+                f"images must be at least {SMALLEST_SIDE} pixels high and wide, got {x.shape[-2]} x {x.shape[-1]}; "
                 "enlarge or pad them"
             )
 

@@ -60,11 +60,11 @@ class Segmenter(Network):
         return (*super().resting_norms(), *batch_norms(self.aspp))
 
     def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:
-        """Segment normalised pictures.
+        """Segment normalised images.
 
         Args:
-            x: pictures, normalised by the backbone's mean and std, [B, C, H, W].
-            full_size: masks at the pictures' size; False leaves them at the logits', which is all that training needs.
+            x: images, normalised by the backbone's mean and std, [B, C, H, W].
+            full_size: masks at the images' size; False leaves them at the logits', which is all that training needs.
         """
         self._check_input(x)
         skip, deep = self.backbone(x)

@@ -16,13 +16,13 @@ from tagseg.refine._simplex import elevation_factors
 _BLOCK = 64
 
 
-def corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
+def corners(features: Tensor, table: Tensor, images: int) -> tuple[Tensor, Tensor]:
     """The number of each corner, and the pixel's weight in it, both [d + 1, pixels].
 
     Args:
-        features: float32 [d, pixels], one picture's pixels after another's.
+        features: float32 [d, pixels], one image's pixels after another's.
         table: how points are numbered, see `numbering_table`.
-        pictures: how many there are, all of one size.
+        images: how many there are, all of one size.
     """
     dims, pixels = features.shape
     factors = to_device(elevation_factors(dims), torch.float32, features.device)
@@ -30,15 +30,15 @@ def corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Ten
     weights = features.new_empty(dims + 1, pixels)
     rows = 1 << dims.bit_length()
     _corners[(triton.cdiv(pixels, _BLOCK),)](
-        features, factors, table, codes, weights, pixels, pixels // pictures, dims, rows, _BLOCK,
+        features, factors, table, codes, weights, pixels, pixels // images, dims, rows, _BLOCK,
         enable_fp_fusion=False,
     )  # fmt: skip
     return codes, weights
 
 
-@triton.jit(do_not_specialize=["pixels", "pixels_of_picture"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["pixels", "pixels_of_image"])  # type: ignore[untyped-decorator]
 def _corners(  # type: ignore[no-untyped-def]
-    features, factors, table, codes, weights, pixels, pixels_of_picture,
+    features, factors, table, codes, weights, pixels, pixels_of_image,
     dims: tl.constexpr, rows: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     size: tl.constexpr = dims + 1
@@ -88,8 +88,8 @@ def _corners(  # type: ignore[no-untyped-def]
     stride = tl.load(table + 5 * axis, mask=is_axis, other=0)
     low = tl.load(table + 5 * axis + 1, mask=is_axis, other=0)
     back = tl.load(table + 5 * axis + 4, mask=is_axis, other=0)
-    picture = (pixel // pixels_of_picture).to(low.dtype)
-    first = tl.load(table + 5 * size) + picture * tl.load(table + 5 * size + 1)
+    image = (pixel // pixels_of_image).to(low.dtype)
+    first = tl.load(table + 5 * size) + image * tl.load(table + 5 * size + 1)
     first += tl.sum((origin.to(low.dtype) - low) * stride, 0)
     code = first[None, :] + tl.sum(tl.where(places < corner, back[None, :, :], 0), 1)
 

@@ -1,4 +1,4 @@
-"""PAMR in plain operations of torch: on every device, in every precision, differentiable in masks and picture."""
+"""PAMR in plain operations of torch: on every device, in every precision, differentiable in masks and image."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ OFFSETS = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0,
 def refine(
     image: Tensor, masks: Tensor, present: Tensor | None, *, dilations: Sequence[int], iterations: int, kernel: str
 ) -> Tensor:
-    """Refine masks of the picture's size; see `pamr`.
+    """Refine masks of the image's size; see `pamr`.
 
     Neighbours are added up one after another and never held together.
     """
@@ -28,7 +28,7 @@ def refine(
 def affinities(image: Tensor, dilations: Sequence[int], kernel: str) -> Tensor:
     """How much of each neighbour a pixel takes, [B, neighbours, H, W]: the softmax of their closeness in colour."""
     # The deviation is taken over the 3x3 of every dilation, so the centre counts once for each. Its sums run over the
-    # differences to the centre: they are exact where the picture is nearly flat, where sums of squares would cancel.
+    # differences to the centre: they are exact where the image is nearly flat, where sums of squares would cancel.
     values = 9 * len(dilations)
     total, squares = torch.zeros_like(image), torch.zeros_like(image)
     for neighbour in _neighbours(image, dilations):

@@ -1,7 +1,7 @@
 """PAMR on a GPU, without gradients, as Triton kernels: one for the affinities and one for an iteration.
 
 The masks to refine are packed in groups of four, pixel after pixel, [B, groups, H * W, 4], so that a thread fetches a
-neighbour of four masks by one load. A picture's own masks come first: groups that none of them is in cost nothing, and
+neighbour of four masks by one load. An image's own masks come first: groups that none of them is in cost nothing, and
 nobody waits for the GPU to say how many there are.
 """
 
@@ -21,7 +21,7 @@ _AFFINITY_PIXELS, _AFFINITY_WARPS = 16, 2  # of a program that computes affiniti
 def refine(
     image: Tensor, masks: Tensor, present: Tensor | None, *, dilations: Sequence[int], iterations: int, kernel: str
 ) -> Tensor:
-    """Refine masks of the picture's size, in single precision; see `pamr`."""
+    """Refine masks of the image's size, in single precision; see `pamr`."""
     batch, classes, height, width = masks.shape
     dilations, pixels = tuple(dilations), height * width
     masks = masks.contiguous()
@@ -57,7 +57,7 @@ def affinities(image: Tensor, dilations: tuple[int, ...], kernel: str) -> Tensor
 
 
 def _planes_to_refine(masks: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The masks of each picture, those to refine first, and how many these are: int32 [B, C] and [B]."""
+    """The masks of each sample, those to refine first, and how many these are: int32 [B, C] and [B]."""
     batch, classes = masks.shape[:2]
     if present is None:
         planes = torch.arange(classes, device=masks.device, dtype=torch.int32).repeat(batch, 1)
@@ -66,21 +66,21 @@ def _planes_to_refine(masks: Tensor, present: Tensor | None) -> tuple[Tensor, Te
     return planes.int(), present.sum(1, dtype=torch.int32)
 
 
-# Sizes differ from picture to picture, and kernels take seconds to compile: one serves all.
+# Sizes differ from image to image, and kernels take seconds to compile: one serves all.
 @triton.jit(do_not_specialize=["classes", "pixels"])  # type: ignore[untyped-decorator]
 def _pack(  # type: ignore[no-untyped-def]
     masks, planes, counts, packed, classes, pixels, block: tl.constexpr, group: tl.constexpr
 ):
     """Lay the masks to refine side by side, a group at a time."""
-    picture = tl.program_id(1).to(tl.int64)
+    sample = tl.program_id(1).to(tl.int64)
     pixel = (tl.program_id(0) * block + tl.arange(0, block))[:, None]
     lane = tl.arange(0, group)[None, :]
-    count = tl.load(counts + picture)
-    packed += picture * tl.cdiv(classes, group) * pixels * group
+    count = tl.load(counts + sample)
+    packed += sample * tl.cdiv(classes, group) * pixels * group
     for first in range(0, count, group):
-        plane = tl.load(planes + picture * classes + first + lane, mask=first + lane < count, other=0)
+        plane = tl.load(planes + sample * classes + first + lane, mask=first + lane < count, other=0)
         inside = (pixel < pixels) & (first + lane < count)
-        values = tl.load(masks + (picture * classes + plane) * pixels + pixel, mask=inside, other=0.0)
+        values = tl.load(masks + (sample * classes + plane) * pixels + pixel, mask=inside, other=0.0)
         tl.store(packed + pixel * group + lane, values, mask=pixel < pixels)
         packed += pixels * group
 
@@ -91,17 +91,17 @@ def _mean_of_neighbours(  # type: ignore[no-untyped-def]
     dilations: tl.constexpr, dilations_count: tl.constexpr, unpack: tl.constexpr,
     block: tl.constexpr, group: tl.constexpr,
 ):  # fmt: skip
-    """One iteration for a block of pixels and all masks of its picture; the last one writes them to their places."""
-    picture = tl.program_id(1).to(tl.int64)
+    """One iteration for a block of pixels and all masks of its image; the last one writes them to their places."""
+    sample = tl.program_id(1).to(tl.int64)
     pixels = height * width
     pixel = tl.program_id(0) * block + tl.arange(0, block)
     exists = pixel < pixels
     row, column = pixel // width, pixel % width
     lane = tl.arange(0, group)[None, :]
-    count = tl.load(counts + picture)
-    weights += picture * (8 * dilations_count) * pixels
-    packed += picture * tl.cdiv(classes, group) * pixels * group
-    target += picture * (classes if unpack else tl.cdiv(classes, group) * group) * pixels
+    count = tl.load(counts + sample)
+    weights += sample * (8 * dilations_count) * pixels
+    packed += sample * tl.cdiv(classes, group) * pixels * group
+    target += sample * (classes if unpack else tl.cdiv(classes, group) * group) * pixels
     for first in range(0, count, group):
         weight_plane = weights
         mean = tl.zeros([block, group], tl.float32)
@@ -118,7 +118,7 @@ def _mean_of_neighbours(  # type: ignore[no-untyped-def]
                 weight_plane += pixels
         if unpack:
             inside = exists[:, None] & (first + lane < count)
-            plane = tl.load(planes + picture * classes + first + lane, mask=first + lane < count, other=0).to(tl.int64)
+            plane = tl.load(planes + sample * classes + first + lane, mask=first + lane < count, other=0).to(tl.int64)
             tl.store(target + plane * pixels + pixel[:, None], mean, mask=inside)
         else:
             tl.store(target + pixel[:, None] * group + lane, mean, mask=exists[:, None])
@@ -133,7 +133,7 @@ def _affinities(  # type: ignore[no-untyped-def]
     reference: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """The affinities of a block of pixels to all their neighbours, which are held together: [neighbours, block]."""
-    picture = tl.program_id(1).to(tl.int64)
+    sample = tl.program_id(1).to(tl.int64)
     pixels = height * width
     pixel = (tl.program_id(0) * block + tl.arange(0, block))[None, :]
     exists = pixel < pixels
@@ -146,7 +146,7 @@ def _affinities(  # type: ignore[no-untyped-def]
     distance = tl.zeros([neighbours, block], tl.float32)
     values = 9 * dilations_count  # the centre counts once for each dilation
     for channel in range(channels):
-        plane = image + (picture * channels + channel) * pixels
+        plane = image + (sample * channels + channel) * pixels
         centre = tl.load(plane + pixel, mask=exists, other=0.0).to(tl.float32)
         # Neighbours that fill up a power of 2 have dilation 0: they are the centre, and their difference is 0.
         difference = tl.load(plane + row * width + column).to(tl.float32) - centre
@@ -156,7 +156,7 @@ def _affinities(  # type: ignore[no-untyped-def]
         distance += tl.abs(difference) / scale[None, :]
     closeness = tl.where(counts, -distance / channels, float("-inf"))
     powers = tl.exp(closeness - tl.max(closeness, 0)[None, :])
-    here = weights + (picture * (8 * dilations_count) + neighbour) * pixels + pixel
+    here = weights + (sample * (8 * dilations_count) + neighbour) * pixels + pixel
     tl.store(here, powers / tl.sum(powers, 0)[None, :], mask=counts & exists)
 
 

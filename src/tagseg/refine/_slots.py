@@ -1,4 +1,4 @@
-"""Which classes of a picture a dense CRF computes: those that occur, and one in place of all those that do not."""
+"""Which classes of an image a dense CRF computes: those that occur, and one in place of all those that do not."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from tagseg._device import to_device
 
 @dataclass(frozen=True)
 class Slots:
-    """Where the classes of each picture of a batch are computed.
+    """Where the classes of each image of a batch are computed.
 
-    The classes of a picture that are nowhere above the clip start alike, so they stay alike, and one slot stands for
-    all of them. Pictures with fewer slots than others leave their last ones empty.
+    The classes of an image that are nowhere above the clip start alike, so they stay alike, and one slot stands for
+    all of them. Images with fewer slots than others leave their last ones empty.
 
     Attributes:
-        classes: a class of each slot, int64 [pictures, slots], counted through all pictures.
-        copies: how many classes each slot stands for, 0 if it is empty, float32 [pictures, slots].
-        of_class: the slot of each class, one beyond the last if it takes no part, int64 [pictures, classes], counted
-            through all pictures.
+        classes: a class of each slot, int64 [images, slots], counted through all images.
+        copies: how many classes each slot stands for, 0 if it is empty, float32 [images, slots].
+        of_class: the slot of each class, one beyond the last if it takes no part, int64 [images, classes], counted
+            through all images.
     """
 
     classes: Tensor
@@ -30,20 +30,20 @@ class Slots:
         """The logarithm of each slot's clipped probability, -inf if it is empty.
 
         Args:
-            probs: [pictures, classes, pixels].
+            probs: [images, classes, pixels].
             clip: the least probability.
 
         Returns:
-            [pictures, pixels, slots]: a step of the lattice moves all classes of a pixel at once.
+            [images, pixels, slots]: a step of the lattice moves all classes of a pixel at once.
         """
         rows = probs.flatten(0, 1)[self.classes]
         logs = rows.clamp_(clip, 1).log_().masked_fill_(self.copies[:, :, None] == 0, float("-inf"))
         return logs.transpose(1, 2).contiguous()
 
     def spread(self, shares: Tensor) -> Tensor:
-        """What each class has, [pictures, classes, pixels], from each slot's share [pictures, pixels, slots]."""
-        pictures, pixels, slots = shares.shape
-        rows = shares.new_zeros(pictures, slots + 1, pixels)
+        """What each class has, [images, classes, pixels], from each slot's share [images, pixels, slots]."""
+        images, pixels, slots = shares.shape
+        rows = shares.new_zeros(images, slots + 1, pixels)
         rows[:, :-1] = shares.transpose(1, 2)
         return rows.flatten(0, 1)[self.of_class]
 
@@ -52,8 +52,8 @@ def assign_slots(occurs: Tensor, present: Tensor, device: torch.device, *, power
     """Give each class that occurs a slot, in their order, and those that do not occur the next one together.
 
     Args:
-        occurs: whether a class is anywhere above the clip, [pictures, classes], on the CPU.
-        present: whether a class takes part at all, [pictures, classes], on the CPU.
+        occurs: whether a class is anywhere above the clip, [images, classes], on the CPU.
+        present: whether a class takes part at all, [images, classes], on the CPU.
         device: where the slots are needed.
         power_of_two: round the number of slots up to one.
     """
@@ -63,16 +63,16 @@ def assign_slots(occurs: Tensor, present: Tensor, device: torch.device, *, power
     for above_clip, taking_part in zip(occurs.tolist(), present.tolist(), strict=True):
         silent = [k for k in range(number) if taking_part[k] and not above_clip[k]]
         groups.append([[k] for k in range(number) if taking_part[k] and above_clip[k]] + [silent] * bool(silent))
-    slots = max(len(picture) for picture in groups)
+    slots = max(len(image) for image in groups)
     if power_of_two:
         slots = 1 << (slots - 1).bit_length()
 
     classes, copies, of_class = [], [], []
-    for row, picture in enumerate(groups):
-        empty = slots - len(picture)
-        classes.append([row * number + group[0] for group in picture] + [row * number] * empty)
-        copies.append([len(group) for group in picture] + [0] * empty)
-        slot_of = {k: slot for slot, group in enumerate(picture) for k in group}
+    for row, image in enumerate(groups):
+        empty = slots - len(image)
+        classes.append([row * number + group[0] for group in image] + [row * number] * empty)
+        copies.append([len(group) for group in image] + [0] * empty)
+        slot_of = {k: slot for slot, group in enumerate(image) for k in group}
         of_class.append([row * (slots + 1) + slot_of.get(k, slots) for k in range(number)])
     return Slots(
         to_device(classes, torch.int64, device),

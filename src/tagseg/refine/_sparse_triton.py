@@ -33,17 +33,17 @@ def equal_rows_product(
         weights: [rows, entries].
         dense: [n, channels].
         scores: what to add before the softmax, [rows, channels]; no softmax without them.
-        copies: how many times each channel counts in the softmax, [pictures, channels]; the pictures have equally many
-            rows, one picture's after another's.
+        copies: how many times each channel counts in the softmax, [images, channels]; the images have equally many
+            rows, one image's after another's.
         out: where to write.
     """
     rows, entries = columns.shape
     channels = dense.shape[1]
     out = dense.new_empty(rows, channels) if out is None else out
     block = max(_TILE // channels, 1)
-    rows_of_picture = rows if copies is None else rows // len(copies)
+    rows_of_image = rows if copies is None else rows // len(copies)
     _equal_rows[(triton.cdiv(rows, block),)](
-        columns, weights, dense, scores, copies, out, rows, rows_of_picture, entries, channels, block
+        columns, weights, dense, scores, copies, out, rows, rows_of_image, entries, channels, block
     )
     return out
 
@@ -77,9 +77,9 @@ def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tens
     it has copies.
 
     Args:
-        lattice: the sum of both kernels, over the pixels of all pictures.
-        log_probs: the scores, [pictures, pixels, slots].
-        copies: how many classes each slot stands for, [pictures, slots].
+        lattice: the sum of both kernels, over the pixels of all images.
+        log_probs: the scores, [images, pixels, slots].
+        copies: how many classes each slot stands for, [images, slots].
         shares: like `log_probs`, contiguous.
         iterations: how often.
     """
@@ -94,13 +94,13 @@ def mean_field(lattice: Lattice, log_probs: Tensor, copies: Tensor, shares: Tens
         equal_rows_product(read.columns, read.weights, values, scores, copies, out=own)
 
 
-# Sizes differ from picture to picture: compiled code must not depend on what divides them, nor on where the matrix of
+# Sizes differ from image to image: compiled code must not depend on what divides them, nor on where the matrix of
 # a step begins among those of all steps.
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["rows", "rows_of_picture"], do_not_specialize_on_alignment=["columns", "weights"]
+    do_not_specialize=["rows", "rows_of_image"], do_not_specialize_on_alignment=["columns", "weights"]
 )
 def _equal_rows(  # type: ignore[no-untyped-def]
-    columns, weights, dense, scores, copies, out, rows, rows_of_picture,
+    columns, weights, dense, scores, copies, out, rows, rows_of_image,
     entries: tl.constexpr, channels: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * block + tl.arange(0, block)
@@ -116,8 +116,8 @@ def _equal_rows(  # type: ignore[no-untyped-def]
     if scores is not None:
         result += tl.load(scores + here, mask=exists[:, None], other=0.0)
         powers = tl.exp(result - tl.max(result, 1)[:, None])
-        picture = (row // rows_of_picture)[:, None]
-        number = tl.load(copies + picture * channels + channel, mask=exists[:, None], other=1.0)
+        image = (row // rows_of_image)[:, None]
+        number = tl.load(copies + image * channels + channel, mask=exists[:, None], other=1.0)
         result = powers / tl.sum(powers * number, 1)[:, None]
     tl.store(out + here, result, mask=exists[:, None])
 

@@ -22,7 +22,7 @@ from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
 
 # Pixels that are computed together: what keeps a GPU busy, at about 500 bytes each, and what stays near a CPU's caches.
 _MOST_PIXELS_OF_GPU, _MOST_PIXELS_OF_CPU = 2**22, 2**16
-# Pixels of the largest picture whose Gaussian lattice is kept, at about 80 bytes each.
+# Pixels of the largest image whose Gaussian lattice is kept, at about 80 bytes each.
 _MOST_PIXELS_KEPT = 2**20
 
 
@@ -43,7 +43,7 @@ def dense_crf(
     """Refine class probabilities by mean-field inference in a fully connected CRF with Potts compatibility.
 
     Runs on the tensors' device. The time grows with the number of classes that occur: all those that are nowhere above
-    `clip` cost together as much as one. Pictures of one size can be given as a batch, which a GPU computes together;
+    `clip` cost together as much as one. Images of one size can be given as a batch, which a GPU computes together;
     each gets what it would get alone.
 
     Args:
@@ -92,9 +92,9 @@ def dense_crf(
         # What one stream of a GPU makes, another must not read before it is there, nor after it is gone.
         stream = torch.cuda.current_stream(image.device).cuda_stream if image.is_cuda else 0
         smooth = build_smooth(height, width, gaussian_sxy, gaussian_compat, image.device, stream)
-        for pictures, planes, occurring, taking_part in parts:
-            edges = _bilateral(pictures, bilateral_sxy, bilateral_srgb, bilateral_compat)
-            lattice = add(repeat(smooth, len(pictures)), edges)
+        for images, planes, occurring, taking_part in parts:
+            edges = _bilateral(images, bilateral_sxy, bilateral_srgb, bilateral_compat)
+            lattice = add(repeat(smooth, len(images)), edges)
             slots = assign_slots(occurring, taking_part, image.device, power_of_two=triton_runs(probs))
             refined.append(_mean_field(lattice, planes.flatten(2).float(), slots, clip, iterations))
     return (refined[0] if len(refined) == 1 else torch.cat(refined)).view(probs.shape)
@@ -104,8 +104,8 @@ def _mean_field(lattice: Lattice, probs: Tensor, slots: Slots, clip: float, iter
     """Let every pixel ask all others again and again which class it is.
 
     Args:
-        lattice: the sum of both kernels, over the pixels of all pictures.
-        probs: float32 [pictures, classes, pixels].
+        lattice: the sum of both kernels, over the pixels of all images.
+        probs: float32 [images, classes, pixels].
         slots: where the classes are computed.
         clip: the least probability.
         iterations: how often.
@@ -127,8 +127,8 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
     """The probability of each of the classes that a slot stands for: a softmax in which it counts so many times.
 
     Args:
-        scores: [pictures, pixels, slots].
-        copies: how many classes each slot stands for, [pictures, slots].
+        scores: [images, pixels, slots].
+        copies: how many classes each slot stands for, [images, slots].
     """
     # On the CPU torch's softmax computes rows that do not fill a vector register one number at a time.
     fast = scores.shape[2] >= 16 or scores.is_cuda
@@ -138,7 +138,7 @@ def _shares(scores: Tensor, copies: Tensor) -> Tensor:
     return powers.div_(totals[:, :, None])
 
 
-# Pictures of a set have few sizes, and on them alone this lattice depends. Each stream of a GPU has its own.
+# Images of a set have few sizes, and on them alone this lattice depends. Each stream of a GPU has its own.
 @lru_cache(maxsize=4)
 def _gaussian(
     height: int,
@@ -148,32 +148,32 @@ def _gaussian(
     device: torch.device,
     stream: int,  # noqa: ARG001  a part of what the cache is asked by
 ) -> Lattice:
-    """The kernel of nearness in place, for one picture, along as many axes as the other kernel has."""
+    """The kernel of nearness in place, for one image, along as many axes as the other kernel has."""
     features = torch.empty(2, 1, height, width, device=device, dtype=torch.float32)
     _set_place(features)
     return _normalised(build_lattice(*_scaled(features, [sxy, sxy]), 1, axes=6), compat)
 
 
-def _bilateral(pictures: Tensor, sxy: float, srgb: float, compat: float) -> Lattice:
-    """The kernel of nearness in place and colour, for pictures [B, 3, H, W]."""
-    count, _, height, width = pictures.shape
-    features = pictures.new_empty(5, count, height, width, dtype=torch.float32)
+def _bilateral(images: Tensor, sxy: float, srgb: float, compat: float) -> Lattice:
+    """The kernel of nearness in place and colour, for images [B, 3, H, W]."""
+    count, _, height, width = images.shape
+    features = images.new_empty(5, count, height, width, dtype=torch.float32)
     _set_place(features)
-    levels = pictures if pictures.dtype == torch.uint8 else (pictures * 255).round()
+    levels = images if images.dtype == torch.uint8 else (images * 255).round()
     features[2:] = levels.transpose(0, 1)
     lattice = build_lattice(*_scaled(features, [sxy, sxy, srgb, srgb, srgb]), count, axes=6)
     return _normalised(lattice, compat)
 
 
 def _set_place(features: Tensor) -> None:
-    """Write column and row of every pixel into the first two of features [d, pictures, H, W]."""
+    """Write column and row of every pixel into the first two of features [d, images, H, W]."""
     height, width = features.shape[2:]
     features[0] = torch.arange(width, device=features.device)
     features[1] = torch.arange(height, device=features.device)[:, None]
 
 
 def _scaled(features: Tensor, reaches: list[float]) -> tuple[Tensor, list[Range]]:
-    """Divide columns, rows and levels [d, pictures, H, W] by their reaches, so that a reach becomes 1.
+    """Divide columns, rows and levels [d, images, H, W] by their reaches, so that a reach becomes 1.
 
     Returns:
         The features, [d, pixels], and the range of each.
@@ -201,7 +201,7 @@ def _normalised(lattice: Lattice, compat: float) -> Lattice:
 
 
 def _batch(tensor: Tensor, dimensions: int) -> Tensor:
-    """A tensor of one picture, with so many dimensions, as a batch of one; a batch as it is."""
+    """A tensor of one image, with so many dimensions, as a batch of one; a batch as it is."""
     return tensor[None] if tensor.dim() == dimensions else tensor
 
 
@@ -231,7 +231,7 @@ def _require_image_and_probs(image: Tensor, probs: Tensor) -> None:
 
 
 def _peaks(probs: Tensor) -> Tensor:
-    """The largest probability of each class of each picture, on the CPU; refuse what is not finite or negative."""
+    """The largest probability of each class of each image, on the CPU; refuse what is not finite or negative."""
     extremes = _extremes("probs", probs, probs.amin((-2, -1)), probs.amax((-2, -1)))
     _require_in_range("the least value of probs", float(extremes.min()), 0, inf)
     return extremes[1]
@@ -254,7 +254,7 @@ def _checked_present(present: Tensor, probs: Tensor) -> Tensor:
         )
     present = present.cpu()
     if not present.any(-1).all():
-        raise ValueError("present must have at least one class in each picture, got a picture without any")
+        raise ValueError("present must have at least one class in each image, got an image without any")
     return present
 
 

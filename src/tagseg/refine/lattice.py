@@ -48,20 +48,20 @@ class Lattice:
         return self.slice @ points
 
 
-def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int, *, axes: int) -> Lattice:
+def build_lattice(features: Tensor, ranges: Sequence[Range], images: int, *, axes: int) -> Lattice:
     """The lattice that filters with a Gaussian of standard deviation 1 in each of the features.
 
     Args:
-        features: float32 [d, pixels], one picture's pixels after another's.
+        features: float32 [d, pixels], one image's pixels after another's.
         ranges: the least and the largest value that each feature can have. That they are known beforehand saves a GPU
             from waiting until the CPU has read them.
-        pictures: how many pictures there are, all of one size; each is filtered by itself.
+        images: how many images there are, all of one size; each is filtered by itself.
         axes: blur along so many, at least d + 1 and an even number, of which the last change nothing: lattices can be
             added that have equally many.
     """
     dims, pixels = features.shape
-    table = numbering_table(ranges, pictures, features.device)
-    codes, weights = _corners(features, table, pictures)
+    table = numbering_table(ranges, images, features.device)
+    codes, weights = _corners(features, table, images)
 
     # One sort names the lattice points and lists the pixels around each of them.
     sorted_codes, order = codes.flatten().sort(stable=True)
@@ -84,16 +84,16 @@ def build_lattice(features: Tensor, ranges: Sequence[Range], pictures: int, *, a
     return Lattice(splat, blurs, EqualRows(point_of_corner.T.contiguous(), weights))
 
 
-def repeat(lattice: Lattice, pictures: int) -> Lattice:
-    """The lattice that filters each of several pictures as this one filters a single picture."""
-    if pictures == 1:
+def repeat(lattice: Lattice, images: int) -> Lattice:
+    """The lattice that filters each of several images as this one filters a single image."""
+    if images == 1:
         return lattice
     blurs, read = lattice.blurs, lattice.slice
     points, pixels = len(lattice.splat.starts), len(read.columns)
     return Lattice(
-        lattice.splat.repeated(pictures, pixels),
-        EqualRows(shifted(blurs.columns, pictures, points, dim=1), blurs.weights.repeat(1, pictures, 1)),
-        EqualRows(shifted(read.columns, pictures, points), read.weights.repeat(pictures, 1)),
+        lattice.splat.repeated(images, pixels),
+        EqualRows(shifted(blurs.columns, images, points, dim=1), blurs.weights.repeat(1, images, 1)),
+        EqualRows(shifted(read.columns, images, points), read.weights.repeat(images, 1)),
     )
 
 
@@ -109,13 +109,13 @@ def add(left: Lattice, right: Lattice) -> Lattice:
     return Lattice(left.splat.above(right.splat), joined(left.blurs, right.blurs), joined(left.slice, right.slice))
 
 
-def _corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Tensor]:
+def _corners(features: Tensor, table: Tensor, images: int) -> tuple[Tensor, Tensor]:
     """The corners of each pixel's simplex.
 
     Args:
         features: float32 [d, pixels].
         table: how points are numbered, see `numbering_table`.
-        pictures: how many pictures the pixels belong to.
+        images: how many images the pixels belong to.
 
     Returns:
         Their numbers, and the pixel's weight in each of them, both [d + 1, pixels].
@@ -123,12 +123,12 @@ def _corners(features: Tensor, table: Tensor, pictures: int) -> tuple[Tensor, Te
     if triton_runs(features):
         from tagseg.refine._corners_triton import corners
 
-        return corners(features, table, pictures)
+        return corners(features, table, images)
     origin, place, offset = enclosing_simplex(elevate(features))
     stride, low, *_, back = table[:-1].split(1, 1)
     first = origin.to(table.dtype).sub_(low).mul_(stride).sum(0, dtype=table.dtype)
-    number = torch.arange(pictures, device=features.device, dtype=table.dtype)
-    first.view(pictures, -1).add_(torch.addcmul(table[-1, 0], number, table[-1, 1])[:, None])
+    number = torch.arange(images, device=features.device, dtype=table.dtype)
+    first.view(images, -1).add_(torch.addcmul(table[-1, 0], number, table[-1, 1])[:, None])
     # From one corner to the next is a step back along an axis: the last in order first.
     losing = torch.empty_like(place, dtype=table.dtype).scatter_(0, place, back.expand_as(place))
     return torch.cat([first[None], losing[:-1]]).cumsum(0, dtype=table.dtype), barycentric(place, offset)

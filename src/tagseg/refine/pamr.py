@@ -1,4 +1,4 @@
-"""Pixel-Adaptive Mask Refinement (Sec. 3.3): masks pulled to the picture's own boundaries, without any parameter."""
+"""Pixel-Adaptive Mask Refinement (Sec. 3.3): masks pulled to the image's own boundaries, without any parameter."""
 
 from collections.abc import Sequence
 
@@ -22,22 +22,22 @@ def pamr(
     kernel: str = "reference",
     present: Tensor | None = None,
 ) -> Tensor:
-    """Refine masks by the picture (Eq. 7): each pixel becomes a weighted mean of its neighbours, again and again.
+    """Refine masks by the image (Eq. 7): each pixel becomes a weighted mean of its neighbours, again and again.
 
     A neighbour weighs more the more alike it looks. The weights of a pixel sum to 1, so the masks' sum at a pixel and
     each mask's range are kept. Each mask is refined by itself, and masks that need no refinement can be left out.
 
-    Differentiable in the masks and in the picture; faster, and in less memory, where no gradients are wanted.
+    Differentiable in the masks and in the image; faster, and in less memory, where no gradients are wanted.
 
     Args:
-        image: the picture in [0, 1], not normalised, [B, 3, H, W] (any number of channels).
-        masks: the masks, [B, C, h, w]; if smaller than the picture, they are enlarged to it first (bilinear, corners
+        image: the image in [0, 1], not normalised, [B, 3, H, W] (any number of channels).
+        masks: the masks, [B, C, h, w]; if smaller than the image, they are enlarged to it first (bilinear, corners
             aligned).
         dilations: the 3x3 neighbourhoods that are taken together.
-        iterations: how often; 0 returns the masks at the picture's size.
+        iterations: how often; 0 returns the masks at the image's size.
         kernel: `reference` divides colour differences by a tenth of their local standard deviation, as the published
             implementation does; `paper` by the local variance (Eq. 8).
-        present: which masks to refine, 0 or 1, [B, C]; the others come back as they are, at the picture's size. All
+        present: which masks to refine, 0 or 1, [B, C]; the others come back as they are, at the image's size. All
             by default.
 
     Returns:
@@ -81,7 +81,7 @@ def _check(
     if image.shape[0] != masks.shape[0]:
         raise ValueError(f"image and masks must be of one batch size, got {image.shape[0]} and {masks.shape[0]}")
     (height, width), (rows, columns) = image.shape[-2:], masks.shape[-2:]
-    # A network's stride rounds each side up or down; more than that is another picture's mask, or one on its side.
+    # A network's stride rounds each side up or down; more than that is another image's mask, or one on its side.
     if abs(height * columns - width * rows) > height + width:
         raise ValueError(
             f"image and masks do not match: the image is {height} x {width} and the masks are {rows} x {columns} "

@@ -18,16 +18,16 @@ _HEADINGS = (
     "model of epoch",
     "sessions",
     "minutes",
-    "pictures/s, tags alone",
-    "pictures/s, masks too",
+    "images/s, tags alone",
+    "images/s, masks too",
     "GPU, GiB",
-    "measured at pictures/s",
+    "measured at images/s",
     "with CRF",
     "on",
 )
 _NOTE = (
     "Training: minutes of all sessions with the validations between epochs; a session is a start or a going on after "
-    "an interruption; speeds are medians; memory is the most that torch reserved. Measured: val pictures, scales and "
+    "an interruption; speeds are medians; memory is the most that torch reserved. Measured: val images, scales and "
     "flips, from files to figures."
 )
 
@@ -49,15 +49,15 @@ def _training(run: Path) -> list[str]:
     if not steps or not (run / CONFIG).is_file():
         return [MISSING] * 7
     recipe = Recipe.parse(read_config(run)["recipe"])
-    first = recipe.optimiser.epochs if recipe.model.method == "cam" else recipe.optimiser.classification_epochs
+    first = recipe.training.epochs if recipe.model.method == "cam" else recipe.training.classification_epochs
     memory = [line["gpu_gib"] for line in steps if "gpu_gib" in line]
     return [
-        f"{steps[-1]['epoch']} of {recipe.optimiser.epochs}",
-        _model_epoch(that_may_be_kept(journal, recipe), recipe.validation.keep),
+        f"{steps[-1]['epoch']} of {recipe.training.epochs}",
+        _model_epoch(that_may_be_kept(journal, recipe), recipe.validation.checkpoint),
         str(sum(line["kind"] == "session" for line in journal)),
-        f"{_seconds(journal, recipe.optimiser.batch) / 60:.1f}",
-        _speed(line["pictures_per_second"] for line in steps if line["epoch"] <= first),
-        _speed(line["pictures_per_second"] for line in steps if line["epoch"] > first),
+        f"{_seconds(journal, recipe.training.batch_size) / 60:.1f}",
+        _speed(line["images_per_second"] for line in steps if line["epoch"] <= first),
+        _speed(line["images_per_second"] for line in steps if line["epoch"] > first),
         f"{max(memory):.1f}" if memory else MISSING,
     ]
 
@@ -74,7 +74,7 @@ def _seconds(journal: list[dict[str, Any]], batch: int) -> float:
     seconds, before = 0.0, 0
     for line in journal:
         if line["kind"] == "train":
-            seconds += (line["step"] - before) * batch / line["pictures_per_second"]
+            seconds += (line["step"] - before) * batch / line["images_per_second"]
         before = line["step"]
     return seconds
 
@@ -85,6 +85,6 @@ def _speed(values: Iterable[float]) -> str:
 
 
 def _measuring(run: Path) -> list[str]:
-    found = [read_measurement(run, name) for name in ("quality", "quality-crf")]
-    speeds = [f"{result.pictures / result.seconds:,.1f}" if result else MISSING for result in found]
+    found = [read_measurement(run, name) for name in ("tta", "tta-crf")]
+    speeds = [f"{result.images / result.seconds:,.1f}" if result else MISSING for result in found]
     return [*speeds, next((result.device for result in found if result), MISSING)]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tagseg.api import MOST_MEASURED
-from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.reproduction.markdown import MISSING, as_markdown, wrapped
 from tagseg.training.journal import read_journal
 from tagseg.training.recipe import Recipe
@@ -41,7 +41,7 @@ def epochs_markdown(results: Path, runs: Iterable[str]) -> str:
     best = [sum(max(lines, key=lambda line: line[name]) is lines[-1] for lines in candidates) for name in _MASKS]
     lowest = sum(min(lines, key=lambda line: line["loss"]) is lines[-1] for lines in candidates)
     note = (
-        f"Masks: the first {MOST_MEASURED} val pictures, one look, no CRF. Of a run that was validated after "
+        f"Masks: the first {MOST_MEASURED} val images, single scale, no CRF. Of a run that was validated after "
         f"every epoch, each fifth is shown, and all are counted. Of {len(candidates)} runs the last of the "
         f"epochs that may be kept has the best masks in {best[0]} under predicted tags and in {best[1]} under true "
         f"tags, and the lowest loss in {lowest}."
@@ -51,5 +51,5 @@ def epochs_markdown(results: Path, runs: Iterable[str]) -> str:
 
 def that_may_be_kept(journal: list[dict[str, Any]], recipe: Recipe) -> list[dict[str, Any]]:
     """The validations of epochs that train the masks; CAM's all do."""
-    after = 0 if recipe.model.method == "cam" else recipe.optimiser.classification_epochs
+    after = 0 if recipe.model.method == "cam" else recipe.training.classification_epochs
     return [line for line in journal if line["kind"] == "validation" and line["epoch"] > after]

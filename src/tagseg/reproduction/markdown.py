@@ -31,7 +31,7 @@ def table_markdown(table: PaperTable, results: Path) -> str:
             found = read(cell.run, cell.file)
             if found is None:
                 return MISSING
-            parts[MEASUREMENTS[cell.file].pictures].add(found.pictures)
+            parts[MEASUREMENTS[cell.file].images].add(found.images)
             return _figure(found, table.protocol, cell)
         return cell if isinstance(cell, str) else MISSING if cell is None else f"{cell:.1f}"
 
@@ -42,10 +42,10 @@ def table_markdown(table: PaperTable, results: Path) -> str:
     for part, counts in parts.items():
         if len(counts) > 1:
             raise ValueError(
-                f"{results}: some runs were measured on {min(counts)} {part} pictures and others on {max(counts)}; "
+                f"{results}: some runs were measured on {min(counts)} {part} images and others on {max(counts)}; "
                 "measure all on the same"
             )
-        notes += [f"Ours were measured on {count:,} {part} pictures." for count in counts]
+        notes += [f"Ours were measured on {count:,} {part} images." for count in counts]
     return f"{as_markdown(table.headings, rows)}\n\n{wrapped(' '.join(notes))}"
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tagseg.evaluation import Evaluation
-from tagseg.inference.settings import PAPER_CUTOFF, InferenceSettings
 from tagseg.models.files import CHECKPOINT_FILE
+from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
 
 
 @dataclass(frozen=True)
@@ -13,30 +13,30 @@ class Measurement:
     """One way to measure a run.
 
     Attributes:
-        pictures: `val`, or `train`: the pictures whose pseudo labels are measured.
-        quality: the paper's scales and flips instead of one look.
+        images: `val`, or `train`: the images whose pseudo labels are measured.
+        quality: the paper's scales and flips instead of single scale.
         crf: refine by the dense CRF.
-        cutoff: one cut-off for all classes; None for those that suit the validation tags.
+        threshold: one threshold for all classes; None for those that suit the validation tags.
         last: the network after the last epoch, in place of the one with the lowest loss on validation.
     """
 
-    pictures: str
-    quality: bool
+    images: str
+    tta: bool
     crf: bool
-    cutoff: float | None
+    threshold: float | None
     last: bool = False
 
 
 MEASUREMENTS = {
-    "single": Measurement("val", quality=False, crf=False, cutoff=PAPER_CUTOFF),
-    "single-tags": Measurement("val", quality=False, crf=False, cutoff=None),
-    "quality": Measurement("val", quality=True, crf=False, cutoff=PAPER_CUTOFF),
-    "quality-crf": Measurement("val", quality=True, crf=True, cutoff=PAPER_CUTOFF),
-    "quality-tags": Measurement("val", quality=True, crf=False, cutoff=None),
-    "last": Measurement("val", quality=True, crf=False, cutoff=PAPER_CUTOFF, last=True),
-    "last-crf": Measurement("val", quality=True, crf=True, cutoff=PAPER_CUTOFF, last=True),
-    "pseudo": Measurement("train", quality=True, crf=False, cutoff=PAPER_CUTOFF),
-    "pseudo-crf": Measurement("train", quality=True, crf=True, cutoff=PAPER_CUTOFF),
+    "single": Measurement("val", tta=False, crf=False, threshold=PAPER_THRESHOLD),
+    "single-tags": Measurement("val", tta=False, crf=False, threshold=None),
+    "tta": Measurement("val", tta=True, crf=False, threshold=PAPER_THRESHOLD),
+    "tta-crf": Measurement("val", tta=True, crf=True, threshold=PAPER_THRESHOLD),
+    "tta-tags": Measurement("val", tta=True, crf=False, threshold=None),
+    "last": Measurement("val", tta=True, crf=False, threshold=PAPER_THRESHOLD, last=True),
+    "last-crf": Measurement("val", tta=True, crf=True, threshold=PAPER_THRESHOLD, last=True),
+    "pseudo": Measurement("train", tta=True, crf=False, threshold=PAPER_THRESHOLD),
+    "pseudo-crf": Measurement("train", tta=True, crf=True, threshold=PAPER_THRESHOLD),
 }
 
 _AGAIN = "remove it and run tagseg reproduce again"
@@ -61,15 +61,16 @@ def read_measurement(run: Path, name: str) -> Evaluation | None:
         found = Evaluation.from_json(path.read_text())
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path}: is not an evaluation of this version; {_AGAIN}") from error
-    paper = InferenceSettings() if wanted.quality else InferenceSettings().quick
-    chosen_from = "paper" if wanted.cutoff is not None else "tags"
+    paper = InferenceSettings() if wanted.tta else InferenceSettings().single_scale
+    thresholds_from = "paper" if wanted.threshold is not None else "tags"
     last = found.model["name"] == Path(CHECKPOINT_FILE).stem
-    has = (found.settings.scales, found.settings.flip, found.crf, found.settings.chosen_from, last)
-    if has != (paper.scales, paper.flip, wanted.crf, chosen_from, wanted.last):
+    has = (found.settings.scales, found.settings.flip, found.crf, found.settings.thresholds_from, last)
+    if has != (paper.scales, paper.flip, wanted.crf, thresholds_from, wanted.last):
         scales = ", ".join(f"{scale:g}" for scale in found.settings.scales)
         raise ValueError(
             f"{path}: is not what its name says (scales {scales}, flips {_word(found.settings.flip)}, CRF "
-            f"{_word(found.crf)}, cut-offs from {found.settings.chosen_from}, model {found.model['name']}); {_AGAIN}"
+            f"{_word(found.crf)}, thresholds from {found.settings.thresholds_from}, model "
+            f"{found.model['name']}); {_AGAIN}"
         )
     return found
 

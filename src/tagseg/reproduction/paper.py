@@ -1,24 +1,24 @@
 """The paper's tables and figures (CVPR 2020, with its supplement), and which of our runs answers each."""
 
 from tagseg.data.voc import VOC_CLASSES
-from tagseg.inference.segment import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.reproduction.table import Cell, Figure, PaperTable
 
 
 def _plain_and_crf(run: str, paper: float | None = None, paper_crf: float | None = None) -> tuple[Cell, ...]:
-    return paper, Figure(run, "quality"), paper_crf, Figure(run, "quality-crf")
+    return paper, Figure(run, "tta"), paper_crf, Figure(run, "tta-crf")
 
 
 _PLAIN_AND_CRF = ("paper", "ours", "paper, CRF", "ours, CRF")
-_OURS_ON_VAL = "Ours: val pictures, scales 1, .75, 1.25 and 1.5 with flips"
+_OURS_ON_VAL = "Ours: val images, scales 1, .75, 1.25 and 1.5 with flips"
 
 _TABLE_1 = PaperTable(
     title="Table 1: what each part is worth",
     protocol=PREDICTED_TAGS,
     note=(
-        "Mean IoU. Paper: WideResNet-38, all 1,449 val pictures; psi .3 in the rows of the whole method and of GCI, .5 "
+        "Mean IoU. Paper: WideResNet-38, all 1,449 val images; psi .3 in the rows of the whole method and of GCI, .5 "
         "in those of PAMR and the penalty, where the whole method reaches 59.4, with CRF 62.2. "
-        f"{_OURS_ON_VAL}, cut-off .1; ResNet-50, psi .3; seed 0 where none is named; each row from `no PAMR` on is "
+        f"{_OURS_ON_VAL}, threshold .1; ResNet-50, psi .3; seed 0 where none is named; each row from `no PAMR` on is "
         "one change to `crop 321, 12 epochs`; that crop is the paper's here."
     ),
     headings=("", *_PLAIN_AND_CRF),
@@ -43,15 +43,15 @@ _TABLE_1 = PaperTable(
 def _pseudo_and_val(run: str, paper: tuple[float, float], *, crf: str = "") -> tuple[Cell, ...]:
     file = f"pseudo{crf}"
     further = (Figure(run, file, "precision"), Figure(run, file, "recall"))
-    return paper[0], Figure(run, file), *further, paper[1], Figure(run, f"quality{crf}")
+    return paper[0], Figure(run, file), *further, paper[1], Figure(run, f"tta{crf}")
 
 
 _TABLE_2 = PaperTable(
     title="Table 2: masks as pseudo labels",
     protocol=TRUE_TAGS,
     note=(
-        "Mean IoU, and of ours mean precision and recall. Paper: WideResNet-38, 1,464 train and 1,449 val pictures. "
-        f"{_OURS_ON_VAL}, and the train pictures alike; ResNet-50."
+        "Mean IoU, and of ours mean precision and recall. Paper: WideResNet-38, 1,464 train and 1,449 val images. "
+        f"{_OURS_ON_VAL}, and the train images alike; ResNet-50."
     ),
     headings=("", "train, paper", "train, ours", "precision", "recall", "val, paper", "val, ours"),
     rows=(
@@ -67,18 +67,18 @@ def _published(method: str, backbone: str, val: float) -> tuple[Cell, ...]:
 
 
 def _on_val(backbone: str, run: str) -> tuple[Cell, ...]:
-    return "the method", backbone, *_plain_and_crf(run), Figure(run, "quality-tags"), Figure(run, "single")
+    return "the method", backbone, *_plain_and_crf(run), Figure(run, "tta-tags"), Figure(run, "single")
 
 
 _TABLE_3 = PaperTable(
-    title="Table 3: segmentation of val pictures from image tags alone",
+    title="Table 3: segmentation of val images from image tags alone",
     protocol=PREDICTED_TAGS,
     note=(
-        "Mean IoU. Paper: all 1,449 val pictures; it has this protocol for WideResNet-38 only. "
-        f"{_OURS_ON_VAL}, cut-off .1; then two columns without CRF: with a cut-off for each class that is best for the "
-        "tags of the same pictures, and with one look at the picture's own size, cut-off .1."
+        "Mean IoU. Paper: all 1,449 val images; it has this protocol for WideResNet-38 only. "
+        f"{_OURS_ON_VAL}, threshold .1; then two columns without CRF: with a threshold for each class that is best for "
+        "the tags of the same images, and with single scale at the image's own size, threshold .1."
     ),
-    headings=("", "backbone", *_PLAIN_AND_CRF, "ours, cut-offs from tags", "ours, one look"),
+    headings=("", "backbone", *_PLAIN_AND_CRF, "ours, thresholds from tags", "ours, single scale"),
     rows=(
         _published("AffinityNet, 3 stages", "WideResNet-38", 61.7),
         _published("IRN, 3 stages", "ResNet-50", 63.5),
@@ -129,16 +129,16 @@ _BY_CLASS_CRF = (
 _SUPP_C = PaperTable(
     title="Supp. C: IoU of each class",
     protocol=PREDICTED_TAGS,
-    note=f"Paper: WideResNet-38, all 1,449 val pictures. {_OURS_ON_VAL}, cut-off .1; ResNet-50.",
+    note=f"Paper: WideResNet-38, all 1,449 val images. {_OURS_ON_VAL}, threshold .1; ResNet-50.",
     headings=("class", *_PLAIN_AND_CRF),
     rows=(
         *(
             (
                 name,
                 _BY_CLASS[label],
-                Figure("resnet50", "quality", label=label),
+                Figure("resnet50", "tta", label=label),
                 _BY_CLASS_CRF[label],
-                Figure("resnet50", "quality-crf", label=label),
+                Figure("resnet50", "tta-crf", label=label),
             )
             for label, name in enumerate(("background", *VOC_CLASSES))
         ),
@@ -151,7 +151,7 @@ _NOTHING: tuple[Cell, ...] = (None, None, None, None)
 _SUPP_F = PaperTable(
     title="Supp. F: backbones",
     protocol=TRUE_TAGS,
-    note=f"Mean IoU. Paper: all 1,449 val pictures. {_OURS_ON_VAL}.",
+    note=f"Mean IoU. Paper: all 1,449 val images. {_OURS_ON_VAL}.",
     headings=("", *(f"CAM: {name}" for name in _PLAIN_AND_CRF), *_PLAIN_AND_CRF),
     rows=(
         ("VGG-16", 41.2, None, 38.0, None, *_plain_and_crf("vgg16", 55.9, 56.6)),
@@ -169,15 +169,15 @@ _SUPP_F = PaperTable(
 
 
 def _chosen_and_last(run: str) -> tuple[Cell, ...]:
-    return tuple(Figure(run, file) for file in ("quality", "last", "quality-crf", "last-crf"))
+    return tuple(Figure(run, file) for file in ("tta", "last", "tta-crf", "last-crf"))
 
 
 _CHECKPOINT = PaperTable(
     title="Which epoch: the lowest validation loss, or the last",
     protocol=PREDICTED_TAGS,
     note=(
-        "Mean IoU. Lowest loss: of the epochs that were tried, the one with the lowest loss on the val pictures, which "
-        f"needs tags and no masks, as in all other tables where nothing else is said. {_OURS_ON_VAL}, cut-off .1. "
+        "Mean IoU. Lowest loss: of the epochs that were tried, the one with the lowest loss on the val images, which "
+        f"needs tags and no masks, as in all other tables where nothing else is said. {_OURS_ON_VAL}, threshold .1. "
         "EfficientNet-Lite0 was trained twice with one seed, once for each column."
     ),
     headings=("", "lowest loss", "last epoch", "lowest loss, CRF", "last epoch, CRF"),
@@ -190,7 +190,7 @@ _CHECKPOINT = PaperTable(
         ("MobileNetV2", *_chosen_and_last("mobilenetv2")),
         (
             "EfficientNet-Lite0",
-            *(Figure(run, file) for file in ("quality", "quality-crf") for run in ("compact-lowest-loss", "compact")),
+            *(Figure(run, file) for file in ("tta", "tta-crf") for run in ("compact-lowest-loss", "compact")),
         ),
     ),
 )
@@ -205,8 +205,8 @@ _DEFAULT_MODEL = PaperTable(
     title="The model that comes with tagseg: each class",
     protocol=PREDICTED_TAGS,
     note=(
-        "Val pictures, one look at the picture's own size, no CRF, with the cut-offs in the model's file: for each "
-        "class the one that is best for the tags of the same pictures."
+        "Val images, single scale at the image's own size, no CRF, with the thresholds in the model's file: for each "
+        "class the one that is best for the tags of the same images."
     ),
     headings=("class", "IoU", "precision", "recall"),
     rows=(

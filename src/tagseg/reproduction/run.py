@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tagseg._checks import unknown_name
-from tagseg.inference.settings import PAPER_CUTOFF
+from tagseg.predict.settings import PAPER_THRESHOLD
 from tagseg.reproduction.folder import open_voc
+from tagseg.reproduction.images import COUNT, draw_masks
 from tagseg.reproduction.markdown import table_markdown
 from tagseg.reproduction.paper import TABLES
-from tagseg.reproduction.pictures import COUNT, draw_masks
 from tagseg.reproduction.steps import Step, steps_to, training
 
-PICTURES = "pictures"
+IMAGES = "images"
 _SHOWN = "resnet50"  # the run whose masks are drawn
 
 
 def reproductions() -> dict[str, str]:
     """What `reproduce` can redo, each with what it shows."""
     return {name: table.title for name, table in TABLES.items()} | {
-        PICTURES: f"masks of {COUNT} val pictures, evenly spaced over their IDs: prediction, with CRF, truth"
+        IMAGES: f"masks of {COUNT} val images, evenly spaced over their IDs: prediction, with CRF, ground truth"
     }
 
 
@@ -34,7 +34,7 @@ def reproduce(
     """Train and measure whatever a table of the paper needs; what is done already is left out.
 
     Args:
-        what: a table such as `table-1`, or `pictures`; `reproductions` lists them.
+        what: a table such as `table-1`, or `images`; `reproductions` lists them.
         voc: VOCdevkit/VOC2012 with SBD beside it, or a folder with train_aug.csv, val.csv and their zips.
         out: the folder of the runs: one folder each, named like its recipe.
         changes: settings to change in every run, such as `model.pretrained=weights/{backbone}.safetensors`.
@@ -42,13 +42,13 @@ def reproduce(
         on_command: called with each command before it is run; one whose work is done comes as a comment.
 
     Returns:
-        The table as Markdown, our figures beside the paper's, or where the pictures are; nothing of a dry run.
+        The table as Markdown, our figures beside the paper's, or where the images are; nothing of a dry run.
     """
     if what not in reproductions():
         raise unknown_name("table", what, reproductions())
     sources, out = open_voc(Path(voc).expanduser()), Path(out)
     steps: Iterable[Step] = [training(_SHOWN, sources, out, changes)]
-    if what != PICTURES:
+    if what != IMAGES:
         steps = steps_to(TABLES[what].figures, sources, out, changes)
     for step in steps:
         done = step.done
@@ -57,6 +57,6 @@ def reproduce(
             step.do()
     if dry_run:
         return ""
-    if what == PICTURES:
-        return f"pictures: {draw_masks(out / _SHOWN, sources.val, out / 'pictures.png', cutoff=PAPER_CUTOFF)}"
+    if what == IMAGES:
+        return f"images: {draw_masks(out / _SHOWN, sources.val, out / 'images.png', threshold=PAPER_THRESHOLD)}"
     return table_markdown(TABLES[what], out)

@@ -6,14 +6,14 @@ python -m tagseg.reproduction.ship runs/compact
 import sys
 from pathlib import Path
 
-from tagseg.inference.predictor import DEFAULT_FOLDER
 from tagseg.models.files import MODEL_FILE, load_model, read_notes, save_model
+from tagseg.predict.predictor import DEFAULT_FOLDER
 
 MOST_BYTES = 16 * 2**20  # everyone who installs tagseg downloads it
 
 
 def ship(run: Path, target: Path = DEFAULT_FOLDER) -> None:
-    """Write a run's model in half precision, with its cut-offs.
+    """Write a run's model in half precision, with its thresholds.
 
     Args:
         run: the run's folder.

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from tagseg.api import evaluate, train
 from tagseg.evaluation.evaluation import EVALUATION_FILE
-from tagseg.inference.settings import NOTE, InferenceSettings
 from tagseg.models.files import MODEL_FILE, read_notes
+from tagseg.predict.settings import NOTE, InferenceSettings
 from tagseg.reproduction.folder import VocSources
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
 from tagseg.reproduction.table import Figure
-from tagseg.source import Source
+from tagseg.source import DataSource
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
@@ -50,12 +50,12 @@ class Training:
 
     @property
     def done(self) -> bool:
-        """Whether the run of this very recipe is complete: the cut-offs, which come last, are in the model's file."""
+        """Whether the run of this very recipe is complete: the thresholds, which come last, are in the model's file."""
         model = self.folder / MODEL_FILE
         if not model.is_file():
             return False
         notes = read_notes(model)
-        if NOTE not in notes or InferenceSettings.from_json(notes[NOTE]).chosen_from != "tags":
+        if NOTE not in notes or InferenceSettings.from_json(notes[NOTE]).thresholds_from != "tags":
             return False
         return Recipe.parse(read_config(self.folder)["recipe"]) == Recipe.load(self.folder.name, self.changes)
 
@@ -75,8 +75,8 @@ class Measuring:
     def command(self) -> str:
         how, source = MEASUREMENTS[self.name], self._source
         words = [str(measured_model(self.folder, self.name)), source.data, *_options(source)]
-        words += ["--quality"] * how.quality + ["--crf"] * how.crf
-        words += [] if how.cutoff is None else ["--cutoff", f"{how.cutoff:g}"]
+        words += ["--tta"] * how.tta + ["--crf"] * how.crf
+        words += [] if how.threshold is None else ["--threshold", f"{how.threshold:g}"]
         words += ["--out", str(self.folder)] * how.last
         move = ["mv", str(self.folder / EVALUATION_FILE), str(measurement_file(self.folder, self.name))]
         return f"{shlex.join(['tagseg', 'evaluate', *words])} && {shlex.join(move)}"
@@ -88,12 +88,12 @@ class Measuring:
     def do(self) -> None:
         how = MEASUREMENTS[self.name]
         model = measured_model(self.folder, self.name)
-        evaluate(model, self._source, quality=how.quality, crf=how.crf, cutoff=how.cutoff, out=self.folder)
+        evaluate(model, self._source, tta=how.tta, crf=how.crf, threshold=how.threshold, out=self.folder)
         (self.folder / EVALUATION_FILE).replace(measurement_file(self.folder, self.name))
 
     @property
-    def _source(self) -> Source:
-        return self.voc.val if MEASUREMENTS[self.name].pictures == "val" else self.voc.train
+    def _source(self) -> DataSource:
+        return self.voc.val if MEASUREMENTS[self.name].images == "val" else self.voc.train
 
 
 def training(run: str, voc: VocSources, out: Path, changes: Sequence[str]) -> Training:
@@ -107,7 +107,7 @@ def steps_to(figures: Iterable[Figure], voc: VocSources, out: Path, changes: Seq
 
     Args:
         figures: what is wanted.
-        voc: the pictures.
+        voc: the images.
         out: the folder of the runs' folders.
         changes: settings to change in every run.
     """
@@ -119,6 +119,6 @@ def steps_to(figures: Iterable[Figure], voc: VocSources, out: Path, changes: Seq
         yield from (Measuring(out / run, file, voc) for file in files)
 
 
-def _options(source: Source, *, prefix: str = "") -> list[str]:
+def _options(source: DataSource, *, prefix: str = "") -> list[str]:
     split = [f"--{prefix}split", source.split] if source.split else []
     return [*split, *(word for mask in source.masks for word in (f"--{prefix}masks", mask))]

@@ -1,6 +1,6 @@
-"""Training pictures (Sec. 4.1): a crop of nearly the whole picture, a flip, and what colour jitter is to be applied.
+"""Training images (Sec. 4.1): a crop of nearly the whole image, a flip, and what colour jitter is to be applied.
 
-What happens to a picture depends on the seed, the epoch and the picture alone, never on which worker or process reads
+What happens to an image depends on the seed, the epoch and the image alone, never on which worker or process reads
 it or on what was read before: that is what lets a run stop anywhere and go on to the same end.
 """
 
@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import InterpolationMode, v2
 
-from tagseg.data.dataset import ImageTags
+from tagseg.data.dataset import ImageDataset
 from tagseg.training.jitter import draw_jitter, jitter
-from tagseg.training.recipe import PictureSettings
+from tagseg.training.recipe import TransformSettings
 
 
 def seed_for(*numbers: int) -> int:
@@ -23,13 +23,13 @@ def seed_for(*numbers: int) -> int:
     return state % 2**63
 
 
-class TrainingPictures(Dataset[tuple[Tensor, Tensor, Tensor]]):
+class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
     """Crops, uint8 [3, crop, crop], what their colours are to go through, [2, 4], and their tags.
 
     The index is (epoch, position).
     """
 
-    def __init__(self, data: ImageTags, settings: PictureSettings, seed: int) -> None:
+    def __init__(self, data: ImageDataset, settings: TransformSettings, seed: int) -> None:
         self.data = data
         self.settings = settings
         self.seed = seed
@@ -48,24 +48,24 @@ class TrainingPictures(Dataset[tuple[Tensor, Tensor, Tensor]]):
     def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
         epoch, position = index
         # Colours side by side, as files have them, are what resizing is fastest on.
-        picture = torch.from_numpy(self.data.pictures.read(position)).permute(2, 0, 1)
+        image = torch.from_numpy(self.data.images.read(position)).permute(2, 0, 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(self.seed, epoch, position))
-            return self.transform(picture), draw_jitter(self.settings), self.data.tags[position]
+            return self.transform(image), draw_jitter(self.settings), self.data.tags[position]
 
 
-def finish(crops: Tensor, draws: Tensor, settings: PictureSettings, device: torch.device) -> Tensor:
-    """What is left to do to a batch of `TrainingPictures` where the network is: RGB in [0, 1], [B, 3, H, W]."""
-    pictures = crops.to(device, non_blocking=True).float().div_(255)
+def finish(crops: Tensor, draws: Tensor, settings: TransformSettings, device: torch.device) -> Tensor:
+    """What is left to do to a batch of `TrainingImages` where the network is: RGB in [0, 1], [B, 3, H, W]."""
+    images = crops.to(device, non_blocking=True).float().div_(255)
     if settings.jitters:
-        pictures = jitter(pictures, draws)
-    return pictures.contiguous(memory_format=torch.channels_last)
+        images = jitter(images, draws)
+    return images.contiguous(memory_format=torch.channels_last)
 
 
-class ValidationPictures(Dataset[tuple[Tensor, Tensor]]):
-    """The same pictures in every epoch: whole, at the crop's size."""
+class ValidationImages(Dataset[tuple[Tensor, Tensor]]):
+    """The same images in every epoch: whole, at the crop's size."""
 
-    def __init__(self, data: ImageTags, settings: PictureSettings) -> None:
+    def __init__(self, data: ImageDataset, settings: TransformSettings) -> None:
         self.data = data
         self.transform = v2.Resize(
             (settings.crop, settings.crop), interpolation=InterpolationMode.BICUBIC, antialias=True
@@ -75,5 +75,5 @@ class ValidationPictures(Dataset[tuple[Tensor, Tensor]]):
         return len(self.data)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        picture, tags = self.data[index]
-        return self.transform(picture), tags
+        image, tags = self.data[index]
+        return self.transform(image), tags

@@ -1,14 +1,14 @@
-"""Curves and pictures for TensorBoard: what the journal says, and Fig. 6 of the paper for a few pictures."""
+"""Curves and images for TensorBoard: what the journal says, and Fig. 6 of the paper for a few images."""
 
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from tagseg.data.dataset import ImageTags
+from tagseg.data.dataset import ImageDataset
 from tagseg.models import Network
 from tagseg.models.network import enlarge
-from tagseg.training.augment import ValidationPictures
+from tagseg.training.augment import ValidationImages
 from tagseg.training.journal import read_journal
 from tagseg.training.objective import pseudo_of, refine
 from tagseg.training.pseudo import IGNORE
@@ -21,7 +21,7 @@ FOLDER = "tensorboard"
 class Board:
     """Writes one epoch after another; called by the training loop."""
 
-    def __init__(self, out: Path, data: ImageTags, recipe: Recipe) -> None:
+    def __init__(self, out: Path, data: ImageDataset, recipe: Recipe) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -29,8 +29,8 @@ class Board:
         self._run, self._recipe = out, recipe
         self._writer = SummaryWriter(out / FOLDER)
         self._written = len(read_journal(out))  # of a run that goes on, an earlier board has the rest
-        chosen = [ValidationPictures(data, recipe.pictures)[i] for i in range(min(SHOWN, len(data)))]
-        self._pictures = torch.stack([picture for picture, _ in chosen]).float() / 255
+        chosen = [ValidationImages(data, recipe.transforms)[i] for i in range(min(SHOWN, len(data)))]
+        self._images = torch.stack([image for image, _ in chosen]).float() / 255
         self._tags = torch.stack([tags for _, tags in chosen])
 
     def __call__(self, network: Network, epoch: int) -> None:
@@ -46,25 +46,25 @@ class Board:
 
     @torch.no_grad()
     def _panels(self, network: Network) -> Tensor:
-        """The stages of each picture side by side, [B, 3, H, 4 W] or, for CAM, [B, 3, H, 2 W]."""
+        """The stages of each image side by side, [B, 3, H, 4 W] or, for CAM, [B, 3, H, 2 W]."""
         device = next(network.parameters()).device
-        pictures, tags = self._pictures.to(device), self._tags.to(device)
-        size = (pictures.shape[-2], pictures.shape[-1])
+        images, tags = self._images.to(device), self._tags.to(device)
+        size = (images.shape[-2], images.shape[-1])
         was_training = network.training
-        out = network.eval()(network.normalise(pictures), full_size=False)
+        out = network.eval()(network.normalise(images), full_size=False)
         network.train(was_training)
-        panels = [pictures, _colour(enlarge(out.masks, size).argmax(1), pictures)]
+        panels = [images, _colour(enlarge(out.masks, size).argmax(1), images)]
         if self._recipe.model.method != "cam":
-            refined = refine(pictures, out.masks, self._recipe.supervision)
-            panels.append(_colour(enlarge(refined, size).argmax(1), pictures))
-            panels.append(_colour(pseudo_of(refined, tags, pictures, self._recipe.supervision), pictures))
+            refined = refine(images, out.masks, self._recipe.pseudo_labels)
+            panels.append(_colour(enlarge(refined, size).argmax(1), images))
+            panels.append(_colour(pseudo_of(refined, tags, images, self._recipe.pseudo_labels), images))
         return torch.cat(panels, dim=-1).cpu()
 
 
-def _colour(labels: Tensor, pictures: Tensor) -> Tensor:
-    """Labels as colours over the picture; background and ignored pixels show it, the latter dimmed."""
-    hues = torch.rand(int(labels.max()) + 2, 3, generator=torch.Generator().manual_seed(1)).to(pictures)
+def _colour(labels: Tensor, images: Tensor) -> Tensor:
+    """Labels as colours over the image; background and ignored pixels show it, the latter dimmed."""
+    hues = torch.rand(int(labels.max()) + 2, 3, generator=torch.Generator().manual_seed(1)).to(images)
     colours = hues[labels.clamp_min(0)].movedim(-1, 1)
     weight = (labels > 0)[:, None] * 0.7
-    shown = pictures * (1 - weight) + colours * weight
-    return torch.where((labels == IGNORE)[:, None], 0.35 * pictures, shown)
+    shown = images * (1 - weight) + colours * weight
+    return torch.where((labels == IGNORE)[:, None], 0.35 * images, shown)

@@ -19,16 +19,16 @@ from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
 from tagseg._kernels import can_compile
-from tagseg.data.dataset import ImageTags
+from tagseg.data.dataset import ImageDataset
 from tagseg.models import Network, save_model
 from tagseg.models.files import MODEL_FILE
-from tagseg.training.augment import TrainingPictures, ValidationPictures, finish, seed_for
+from tagseg.training.augment import TrainingImages, ValidationImages, finish, seed_for
 from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from tagseg.training.display import Display
 from tagseg.training.journal import Journal
 from tagseg.training.objective import Losses, Tags, objective
 from tagseg.training.processes import train_on_cpu
-from tagseg.training.recipe import OptimiserSettings, Recipe, SupervisionSettings
+from tagseg.training.recipe import PseudoLabelSettings, Recipe, TrainingSettings
 from tagseg.training.sampling import Schedule
 from tagseg.training.validation import Validation, validate
 
@@ -44,8 +44,8 @@ class Interrupted(Exception):  # noqa: N818  not an error
 def fit(
     network: Network,
     recipe: Recipe,
-    train: ImageTags,
-    validation: ImageTags,
+    train: ImageDataset,
+    validation: ImageDataset,
     out: Path,
     *,
     workers: int = 0,
@@ -60,25 +60,25 @@ def fit(
     Args:
         network: with its starting weights.
         recipe: the settings.
-        train: the pictures to learn from, with their tags.
-        validation: pictures held out, whose tags say how far the network is.
+        train: the images to learn from, with their tags.
+        validation: images held out, whose tags say how far the network is.
         out: the run's folder.
-        workers: processes that read pictures.
+        workers: processes that read images.
         checkpoint_steps: steps between checkpoints; there is one after every epoch too.
         measure: further numbers of the network after each epoch, for the journal; never used to choose.
-        on_epoch: called with the network and the epoch's number, for example to draw pictures.
+        on_epoch: called with the network and the epoch's number, for example to draw images.
         notes: for the model's file and the checkpoint: how to use the network.
         stop_after: stop as if interrupted after this step.
 
     Returns:
         Where the run stands at its end.
     """
-    settings = recipe.optimiser
+    settings = recipe.training
     AcceleratorState._reset_state()  # an earlier run of this process may have had another precision
     accelerator = Accelerator(
         cpu=train_on_cpu(),
         mixed_precision=_precision(settings.precision),
-        gradient_accumulation_steps=settings.accumulate,
+        gradient_accumulation_steps=settings.gradient_accumulation,
     )
     device = accelerator.device
     network.to(memory_format=torch.channels_last)  # the layout that convolutions are fastest in, on CPU and GPU alike
@@ -92,18 +92,18 @@ def fit(
     progress.sessions += 1
     schedule = Schedule(
         len(train),
-        settings.batch,
-        accumulate=settings.accumulate,
+        settings.batch_size,
+        accumulate=settings.gradient_accumulation,
         epochs=settings.epochs,
         seed=settings.seed,
         processes=accelerator.num_processes,
         process=accelerator.process_index,
     )
     schedule.start = progress.step
-    pictures = TrainingPictures(train, recipe.pictures, settings.seed)
+    images = TrainingImages(train, recipe.transforms, settings.seed)
     batches = iter(
         DataLoader(
-            pictures,
+            images,
             batch_sampler=schedule,
             num_workers=workers,
             pin_memory=device.type == "cuda",
@@ -111,8 +111,8 @@ def fit(
         )
     )
     held_out = DataLoader(
-        ValidationPictures(validation, recipe.pictures),
-        recipe.validation.batch,
+        ValidationImages(validation, recipe.transforms),
+        recipe.validation.batch_size,
         num_workers=workers,
         worker_init_fn=_leave_signals_to_the_main_process,
     )
@@ -124,7 +124,7 @@ def fit(
     if _compiles(settings, schedule.steps - progress.step, device):
         # A graph of all launches takes them off the host, which is else what a GPU waits for; it needs one process and
         # gradients that do not outlive a step.
-        alone = accelerator.num_processes == settings.accumulate == 1 and device.type == "cuda"
+        alone = accelerator.num_processes == settings.gradient_accumulation == 1 and device.type == "cuda"
         model = compiled(network, graph=alone)
     model, prepared = accelerator.prepare(model, optimiser)
     if progress.scale and accelerator.scaler:
@@ -148,13 +148,13 @@ def fit(
             supervision = _supervision(recipe, epoch)
             # What is random in the network depends on the step alone, so that it need not be saved.
             torch.manual_seed(seed_for(settings.seed, progress.step, accelerator.process_index))
-            for _ in range(settings.accumulate):
+            for _ in range(settings.gradient_accumulation):
                 crops, draws, tags = next(batches)
                 with accelerator.accumulate(model):
                     with accelerator.autocast():
                         losses = objective(
                             model,
-                            finish(crops, draws, recipe.pictures, device),
+                            finish(crops, draws, recipe.transforms, device),
                             Tags.of(tags, device),
                             normalise=network.normalise,
                             settings=supervision,
@@ -168,11 +168,11 @@ def fit(
 
             ends_epoch = progress.step % schedule.steps_per_epoch == 0
             if progress.step % STEPS_BETWEEN_LOGS == 0 or ends_epoch:
-                numbers = logged.take(settings.batch / settings.accumulate)
+                numbers = logged.take(settings.batch_size / settings.gradient_accumulation)
                 if not math.isfinite(numbers["loss"]):
                     raise FloatingPointError(
-                        f"the loss is not finite at step {progress.step}; lower optimiser.lr, now {settings.lr}, or "
-                        "use optimiser.precision=fp32"
+                        f"the loss is not finite at step {progress.step}; lower training.lr, now {settings.lr}, or "
+                        "use training.precision=fp32"
                     )
                 display.step(
                     progress.step,
@@ -185,7 +185,7 @@ def fit(
                 if journal:
                     journal.write("train", progress.step, epoch=epoch + 1, **numbers)
             if ends_epoch and main and ((epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs):
-                torch.backends.cudnn.benchmark = False  # whole pictures have many sizes
+                torch.backends.cudnn.benchmark = False  # whole images have many sizes
                 result = validate(network, held_out, settings=supervision, autocast=accelerator.autocast)
                 if _becomes_the_model(result, progress, recipe, epoch + 1):
                     progress.kept_epoch, progress.kept_loss = epoch + 1, result.loss
@@ -217,19 +217,19 @@ def fit(
     return progress
 
 
-def _supervision(recipe: Recipe, epoch: int) -> SupervisionSettings | None:
+def _supervision(recipe: Recipe, epoch: int) -> PseudoLabelSettings | None:
     """The masks' own supervision starts after the first epochs; the CAM baseline has none."""
-    if recipe.model.method == "cam" or epoch < recipe.optimiser.classification_epochs:
+    if recipe.model.method == "cam" or epoch < recipe.training.classification_epochs:
         return None
-    return recipe.supervision
+    return recipe.pseudo_labels
 
 
 def _becomes_the_model(result: Validation, progress: Progress, recipe: Recipe, epoch: int) -> bool:
     """Only an epoch that trains the masks is kept (any, if none does)."""
-    epochs, first = recipe.optimiser.epochs, recipe.optimiser.classification_epochs
+    epochs, first = recipe.training.epochs, recipe.training.classification_epochs
     if recipe.model.method != "cam" and epoch <= first < epochs:
         return False
-    return recipe.validation.keep == "last" or result.loss < progress.kept_loss
+    return recipe.validation.checkpoint == "last" or result.loss < progress.kept_loss
 
 
 class _Average:
@@ -242,8 +242,8 @@ class _Average:
     def add(self, losses: Losses) -> None:
         self._losses.append(torch.stack([value.detach().float() for value in losses[:4]]))
 
-    def take(self, pictures_each: float) -> dict[str, float]:
-        pictures = pictures_each * len(self._losses)
+    def take(self, images_each: float) -> dict[str, float]:
+        images = images_each * len(self._losses)
         total, classification, segmentation, supervised = torch.stack(self._losses).mean(0).tolist()
         seconds = time.monotonic() - self._since
         self._losses, self._since = [], time.monotonic()
@@ -252,12 +252,12 @@ class _Average:
             "classification": classification,
             "segmentation": segmentation,
             "supervised": supervised,
-            "pictures_per_second": pictures / seconds,
+            "images_per_second": images / seconds,
         }
 
 
 def _in_words(numbers: dict[str, float], *, masks: bool) -> str:
-    speed = f"{numbers['pictures_per_second']:.0f} img/s"
+    speed = f"{numbers['images_per_second']:.0f} img/s"
     if not masks:
         return f"loss {numbers['loss']:.3f} (tags), {speed}"
     return (
@@ -278,7 +278,7 @@ def _agree(accelerator: Accelerator, asked: bool) -> bool:
 
 
 def _leave_signals_to_the_main_process(_: int) -> None:
-    """Keep a worker alive through a signal to the whole group: the step under way still needs its pictures."""
+    """Keep a worker alive through a signal to the whole group: the step under way still needs its images."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -304,11 +304,11 @@ def _stop_signals() -> Iterator[_Stop]:
 
 
 def compiled(network: Network, *, graph: bool) -> torch.nn.Module:
-    """The network for pictures of one size, compiled; the network itself stays as it is."""
+    """The network for images of one size, compiled; the network itself stays as it is."""
     return torch.compile(network, dynamic=False, mode="reduce-overhead" if graph else "default")  # type: ignore[return-value]
 
 
-def _compiles(settings: OptimiserSettings, steps: int, device: torch.device) -> bool:
+def _compiles(settings: TrainingSettings, steps: int, device: torch.device) -> bool:
     """Compiling takes about a minute, which a short run does not win back."""
     if settings.compile == "auto":
         return can_compile(device) and steps >= STEPS_WORTH_COMPILING

@@ -7,7 +7,7 @@ from torch import Tensor
 from tagseg._checks import require_shape, unknown_name
 from tagseg.training.pseudo import IGNORE, check_labels
 
-# Eq. 6, which PyTorch has: the mean over classes and pictures of the binary cross-entropy of the scores.
+# Eq. 6, which PyTorch has: the mean over classes and images of the binary cross-entropy of the scores.
 classification_loss = F.multilabel_soft_margin_loss
 
 WEIGHTINGS = ("reference", "paper")
@@ -19,29 +19,29 @@ def self_supervised_loss(
     """Class-balanced cross-entropy of the masks with their own pseudo labels (Supp. B.2).
 
     A pixel's loss is weighted by the share of supervised pixels that are not of its class, so that a large background
-    does not drown a small object. A picture counts only if every class that it is tagged with, and the background, has
-    a pixel, and no other class has one: the loss of a picture that is rejected is 0.
+    does not drown a small object. An image counts only if every class that it is tagged with, and the background, has
+    a pixel, and no other class has one: the loss of an image that is rejected is 0.
 
     Args:
         logits: scores per pixel, background first, [B, 1 + C, h, w]; enlarged to the pseudo labels' size.
         pseudo: what `pseudo_labels` returned, [B, H, W].
-        labels: which classes each picture has, 0 or 1, [B, C].
-        weighting: `reference` averages over the pictures, as the published implementation does; `paper` weights each
+        labels: which classes each image has, 0 or 1, [B, C].
+        weighting: `reference` averages over the images, as the published implementation does; `paper` weights each
             by its number of supervised pixels.
-        reduction: `mean` gives one number; `none` each picture's, whose mean (`reference`) or sum (`paper`) it is.
+        reduction: `mean` gives one number; `none` each image's, whose mean (`reference`) or sum (`paper`) it is.
 
     Returns:
         The loss, a scalar or [B].
     """
     _check(logits, pseudo, labels, weighting, reduction)
-    losses = picture_losses(logits, pseudo.long(), labels, weighting=weighting)
+    losses = image_losses(logits, pseudo.long(), labels, weighting=weighting)
     if reduction == "none":
         return losses
     return losses.sum() if weighting == "paper" else losses.mean()
 
 
-def picture_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str) -> Tensor:
-    """Each picture's `self_supervised_loss`, [B], of input that is sound: looking at it would make a GPU wait."""
+def image_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str) -> Tensor:
+    """Each image's `self_supervised_loss`, [B], of input that is sound: looking at it would make a GPU wait."""
     channels = torch.arange(logits.shape[1], device=pseudo.device)[:, None]
     counts = (pseudo.flatten(1)[:, None] == channels).sum(-1)
     supervised = counts.sum(1, keepdim=True)
@@ -56,7 +56,7 @@ def picture_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting:
 
 
 def enlarged_cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor) -> Tensor:
-    """Each picture's weighted cross-entropy, averaged over all of its pixels, [B].
+    """Each image's weighted cross-entropy, averaged over all of its pixels, [B].
 
     Args:
         logits: scores per pixel, [B, K, h, w]; enlarged to the labels' size (bilinear, corners aligned).

@@ -19,12 +19,12 @@ def pseudo_labels(
 ) -> Tensor:
     """The class of each pixel that is sure of exactly one class, and `IGNORE` (-1) elsewhere.
 
-    A pixel is sure of a class where its mask exceeds a share of that mask's own maximum in the picture. Classes that
-    the picture is not tagged with are never taken. A pixel that is sure of two classes is ignored.
+    A pixel is sure of a class where its mask exceeds a share of that mask's own maximum in the image. Classes that
+    the image is not tagged with are never taken. A pixel that is sure of two classes is ignored.
 
     Args:
         masks: refined masks, background first, [B, 1 + C, h, w].
-        labels: which classes each picture has, 0 or 1, [B, C].
+        labels: which classes each image has, 0 or 1, [B, C].
         size: height and width to enlarge the masks to first (bilinear, corners aligned), such as the crop's.
         foreground: the share of its maximum that a class has to exceed.
         background: the same for the background.

@@ -50,15 +50,15 @@ class ModelSettings(_Section):
     """For cam alone: the constant that a class has to exceed."""
 
 
-class PictureSettings(_Section):
-    """How pictures are changed before the network sees them (Sec. 4.1)."""
+class TransformSettings(_Section):
+    """How images are changed before the network sees them (Sec. 4.1)."""
 
     crop: int = Field(default=448, ge=32)
     """Side of the square that the network sees, in pixels; memory grows with its square."""
     area: tuple[Share, Share] = (0.9, 1.0)
-    """Which share of a picture a crop may cover."""
+    """Which share of an image a crop may cover."""
     flip: bool = True
-    """Whether pictures are mirrored by chance."""
+    """Whether images are mirrored by chance."""
     brightness: float = Field(default=0.3, ge=0)
     """How much it may change by chance, as a share."""
     contrast: float = Field(default=0.3, ge=0)
@@ -74,16 +74,16 @@ class PictureSettings(_Section):
         return any((self.brightness, self.contrast, self.saturation, self.hue))
 
 
-class OptimiserSettings(_Section):
+class TrainingSettings(_Section):
     """SGD, a constant rate, and how long."""
 
     epochs: int = Field(default=20, ge=1)
-    """How often every picture is seen."""
+    """How often every image is seen."""
     classification_epochs: int = Field(default=5, ge=0)
     """How many of them learn from tags alone, before masks teach too."""
-    batch: int = Field(default=16, ge=1)
-    """Pictures a step; memory grows with it."""
-    accumulate: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    """Images a step; memory grows with it."""
+    gradient_accumulation: int = Field(default=1, ge=1)
     """Parts that a batch is computed in, for less memory."""
     lr: float = Field(default=0.0005, gt=0)
     """The learning rate of a backbone with weights; all else learns ten times as fast."""
@@ -99,49 +99,49 @@ class OptimiserSettings(_Section):
     """Where all that is random starts."""
 
 
-class SupervisionSettings(_Section):
+class PseudoLabelSettings(_Section):
     """How masks become pseudo labels (Sec. 3.3)."""
 
     refine: Literal["pamr", "none"] = "pamr"
-    """What masks go through before they teach: pamr, which pulls them to the picture's edges, or none."""
+    """What masks go through before they teach: pamr, which pulls them to the image's edges, or none."""
     dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 2, 4, 8, 12, 24), min_length=1)
     """How far PAMR looks, in pixels."""
     iterations: int = Field(default=10, ge=0)
     """How often PAMR looks."""
     kernel: Literal["reference", "paper"] = "reference"
     """PAMR's formula: the published code's (reference) or the paper's."""
-    foreground: float = Field(default=0.6, ge=0, le=1)
+    foreground_threshold: float = Field(default=0.6, ge=0, le=1)
     """The share of its mask's maximum above which a pixel teaches a class."""
-    background: float = Field(default=0.7, ge=0, le=1)
+    background_threshold: float = Field(default=0.7, ge=0, le=1)
     """The same for the background."""
-    lowest: float = Field(default=0.2, ge=0, le=1)
+    min_threshold: float = Field(default=0.2, ge=0, le=1)
     """The value below which no pixel teaches."""
     weighting: Literal["reference", "paper"] = "reference"
-    """How pictures count: alike, as in the published code (reference), or by their sure pixels (paper)."""
-    weight: float = Field(default=1.0, ge=0)
+    """How images count: alike, as in the published code (reference), or by their sure pixels (paper)."""
+    loss_weight: float = Field(default=1.0, ge=0)
     """How much the masks' loss counts."""
 
 
 class ValidationSettings(_Section):
     """What is held out of training, and which epoch's network becomes the model; masks have no say."""
 
-    share: float = Field(default=0.1, gt=0, lt=1)
-    """How many of the pictures are held out, where --val names none."""
-    keep: Literal["last", "lowest-loss"] = "last"
-    """The epoch whose network is the model: last, or lowest-loss, the one with the lowest loss on pictures held out."""
+    fraction: float = Field(default=0.1, gt=0, lt=1)
+    """How many of the images are held out, where --val names none."""
+    checkpoint: Literal["last", "best"] = "last"
+    """The epoch whose network is the model: last, or best, the one with the lowest loss on images held out."""
     every: int = Field(default=1, ge=1)
     """Epochs between validations."""
-    batch: int = Field(default=16, ge=1)
-    """Pictures at a time."""
+    batch_size: int = Field(default=16, ge=1)
+    """Images at a time."""
 
 
-class UseSettings(_Section):
+class InferenceOptions(_Section):
     """How the trained model is used; None is the paper's way for its backbone and method."""
 
     scales: Annotated[tuple[Annotated[float, Field(gt=0, le=8)], ...], Field(min_length=1)] | None = None
-    """The scales that --quality looks at; open: the paper's for the backbone."""
+    """The scales that --tta looks at; open: the paper's for the backbone."""
     flip: bool = True
-    """Whether --quality looks at mirror images too."""
+    """Whether --tta looks at mirror images too."""
     background_power: float | None = Field(default=None, gt=0)
     """The exponent that discounts the background; open: 3, and 1 for cam."""
 
@@ -150,11 +150,11 @@ class Recipe(_Section):
     """All settings of a run."""
 
     model: ModelSettings = ModelSettings()
-    pictures: PictureSettings = PictureSettings()
-    optimiser: OptimiserSettings = OptimiserSettings()
-    supervision: SupervisionSettings = SupervisionSettings()
+    transforms: TransformSettings = TransformSettings()
+    training: TrainingSettings = TrainingSettings()
+    pseudo_labels: PseudoLabelSettings = PseudoLabelSettings()
     validation: ValidationSettings = ValidationSettings()
-    use: UseSettings = UseSettings()
+    inference: InferenceOptions = InferenceOptions()
 
     @classmethod
     def load(cls, name: str | Path, changes: Sequence[str] = ()) -> Self:

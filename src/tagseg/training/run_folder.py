@@ -56,12 +56,12 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def write_held_out(run: Path, names: Sequence[str]) -> None:
-    """Note which pictures are held out."""
+    """Note which images are held out."""
     (run / HELD_OUT).write_text("".join(f"{name}\n" for name in names))
 
 
 def read_held_out(run: Path) -> list[str]:
-    """The pictures that `write_held_out` noted."""
+    """The images that `write_held_out` noted."""
     return (run / HELD_OUT).read_text().splitlines()
 
 

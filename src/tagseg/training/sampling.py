@@ -1,4 +1,4 @@
-"""Which pictures make which batch: fixed by the seed alone, from any step on, for any number of processes."""
+"""Which images make which batch: fixed by the seed alone, from any step on, for any number of processes."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ class Schedule(Sampler[list[tuple[int, int]]]):
     """The micro-batches of one process over a whole run, as lists of (epoch, position).
 
     A step's global batch is what the recipe says, however many processes there are: each takes its share, in
-    `accumulate` parts. Pictures are reshuffled every epoch; what is left over at its end is dropped.
+    `accumulate` parts. Images are reshuffled every epoch; what is left over at its end is dropped.
 
     Args:
-        pictures: how many there are; fewer than a batch are repeated to fill one.
-        batch: pictures a step, over all processes.
+        images: how many there are; fewer than a batch are repeated to fill one.
+        batch: images a step, over all processes.
         accumulate: parts that a process cuts its share into.
         epochs: how many.
         seed: of the run.
@@ -26,7 +26,7 @@ class Schedule(Sampler[list[tuple[int, int]]]):
 
     def __init__(
         self,
-        pictures: int,
+        images: int,
         batch: int,
         *,
         accumulate: int = 1,
@@ -37,17 +37,17 @@ class Schedule(Sampler[list[tuple[int, int]]]):
     ) -> None:
         if batch % (processes * accumulate):
             raise ValueError(
-                f"a batch of {batch} pictures cannot be shared by {processes} processes in {accumulate} parts each; "
-                f"set optimiser.batch to a multiple of {processes * accumulate}"
+                f"a batch of {batch} images cannot be shared by {processes} processes in {accumulate} parts each; "
+                f"set training.batch_size to a multiple of {processes * accumulate}"
             )
-        self.pictures, self.batch, self.accumulate, self.epochs = pictures, batch, accumulate, epochs
+        self.images, self.batch, self.accumulate, self.epochs = images, batch, accumulate, epochs
         self.seed, self.processes, self.process = seed, processes, process
         self.start = 0
 
     @property
     def steps_per_epoch(self) -> int:
         """Optimiser steps in an epoch."""
-        return max(1, self.pictures // self.batch)
+        return max(1, self.images // self.batch)
 
     @property
     def steps(self) -> int:
@@ -73,5 +73,5 @@ class Schedule(Sampler[list[tuple[int, int]]]):
         generator = torch.Generator().manual_seed(seed_for(self.seed, epoch))
         order: list[int] = []
         while len(order) < self.batch:
-            order += torch.randperm(self.pictures, generator=generator).tolist()
+            order += torch.randperm(self.images, generator=generator).tolist()
         return order

@@ -28,7 +28,7 @@ def build_backbone(name: str, in_channels: int = 3) -> Backbone:
     Args:
         name: one of the paper's (`wideresnet38`, `vgg16`, `resnet50`, `resnet101`) or a timm name. A timm name with a
             tag, such as `resnet50.a1_in1k`, is timm's own network even where the paper has one of that name.
-        in_channels: channels of the picture.
+        in_channels: channels of the image.
     """
     if in_channels < 1:
         raise ValueError(f"in_channels must be 1 or more, got {in_channels}")

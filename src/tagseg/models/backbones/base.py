@@ -9,12 +9,12 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """Features of a picture: a shallow map for the skip connection and the last, deep one.
+    """Features of an image: a shallow map for the skip connection and the last, deep one.
 
     Attributes:
         skip_channels: channels of the shallow map.
         deep_channels: channels of the deep map.
-        mean: the pictures' mean, per channel, that the weights expect to be subtracted; values in [0, 1].
+        mean: the images' mean, per channel, that the weights expect to be subtracted; values in [0, 1].
         std: the standard deviation to divide by.
         bias_rate: how much faster biases learn than weights.
     """
@@ -26,7 +26,7 @@ class Backbone(nn.Module):
     bias_rate: float = 2.0
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised picture [B, 3, H, W] to the shallow and the deep map."""
+        """A normalised image [B, 3, H, W] to the shallow and the deep map."""
         raise NotImplementedError
 
     def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:  # noqa: ARG002  other backbones ask

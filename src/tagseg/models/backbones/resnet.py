@@ -17,7 +17,7 @@ class ResNet(Backbone):
 
     Args:
         depth: 50 or 101.
-        in_channels: channels of the picture.
+        in_channels: channels of the image.
         stride_on: the convolution of stages 2 and 3's first block that strides: the 3x3 `conv2` as torchvision has it,
             or the 1x1 `conv1` as the original (MSRA, Caffe) weights have it. Weights of one kind load into the other
             without an error and are then wrong, so weight files say which they are.
@@ -47,7 +47,7 @@ class ResNet(Backbone):
             _set_stride(stage[0], stride_on, 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised picture [B, 3, H, W] to the maps at stride 4 and 16."""
+        """A normalised image [B, 3, H, W] to the maps at stride 4 and 16."""
         skip = self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(x)))))
         return skip, self.layer4(self.layer3(self.layer2(skip)))
 

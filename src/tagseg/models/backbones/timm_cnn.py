@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from tagseg.models.backbones.base import Backbone
 
 # (smallest side, multiple of): what a network is tried with, in this order. Some cannot take odd sizes (HRNet, DLA: the
-# branches no longer fit) or small ones (Inception: no padding); their pictures are padded at the right and the bottom.
+# branches no longer fit) or small ones (Inception: no padding); their images are padded at the right and the bottom.
 _PADDINGS = ((1, 1), (32, 32), (128, 32))
-_PROBE = (33, 47)  # small and odd, like the worst picture that is allowed
+_PROBE = (33, 47)  # small and odd, like the worst image that is allowed
 
 
 class TimmCNN(Backbone):
@@ -34,7 +34,7 @@ class TimmCNN(Backbone):
             self.mean, self.std = tuple(config.mean), tuple(config.std)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised picture [B, 3, H, W] to the shallow and the deep map."""
+        """A normalised image [B, 3, H, W] to the shallow and the deep map."""
         height, width = x.shape[-2:]
         extra_h, extra_w = (_padded(side, *self._shape.padding) - side for side in (height, width))
         if not (extra_h or extra_w):
@@ -63,7 +63,7 @@ class TimmCNN(Backbone):
 
 
 class _Shape:
-    """How a timm network is to be built: with or without dilation, which features, how pictures are padded."""
+    """How a timm network is to be built: with or without dilation, which features, how images are padded."""
 
     def __init__(self, options: dict[str, Any], padding: tuple[int, int]) -> None:
         self.options = options
@@ -100,7 +100,7 @@ def _probe(name: str, in_channels: int) -> _Shape:
                 failure = error
     reason = (str(failure) or type(failure).__name__).splitlines()[0]
     raise ValueError(
-        f"timm's {name!r} does not give feature maps for pictures of any size, so it cannot be a backbone ({reason}); "
+        f"timm's {name!r} does not give feature maps for images of any size, so it cannot be a backbone ({reason}); "
         "choose a convolutional network such as resnet18, mobilenetv2_100 or convnext_tiny"
     )
 

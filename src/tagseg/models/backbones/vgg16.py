@@ -38,7 +38,7 @@ class VGG16(Backbone):
         initialise(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised picture [B, 3, H, W] to the maps at stride 4 and 8."""
+        """A normalised image [B, 3, H, W] to the maps at stride 4 and 8."""
         skip = self.features[: self._skip_at](x)
         deep = self.dropout(F.relu(self.fc6(self.features[self._skip_at :](skip))))
         return skip, F.relu(self.fc7(deep))

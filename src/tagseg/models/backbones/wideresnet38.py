@@ -74,7 +74,7 @@ class WideResNet38(Backbone):
         initialise(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised picture [B, 3, H, W] to the maps at stride 4 and 8."""
+        """A normalised image [B, 3, H, W] to the maps at stride 4 and 8."""
         skip = self.stage3(self.stage2(self.conv1(x)))
         deep = self.stage7(self.stage6(self.stage5(self.stage4(skip))))
         return skip, F.relu(self.norm(deep))

@@ -1,0 +1,155 @@
+"""Masks are for evaluation, and training cannot reach them."""
+
+import builtins
+import io
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tagseg.data import DataError, ImageDataset, check, open_dataset, open_masks, shapes
+from tests.data.writing import (
+    image_bytes,
+    write_coco,
+    write_image,
+    write_mask,
+    write_text,
+    write_voc,
+    write_zip,
+)
+
+
+def reachable(thing: object, seen: set[int] | None = None) -> Iterator[object]:
+    """Everything that an object leads to through attributes and containers."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    yield thing
+    parts: list[object] = list(getattr(thing, "__dict__", {}).values())
+    if isinstance(thing, dict):
+        parts += [*thing, *thing.values()]
+    elif isinstance(thing, list | tuple | set | frozenset):
+        parts += thing
+    for part in parts:
+        yield from reachable(part, seen)
+
+
+def write_table_with_masks(root: Path) -> Path:
+    masks = {name: write_mask(root / "tmp" / f"{name}.png", value).read_bytes() for name, value in (("a", 1), ("b", 2))}
+    members = {f"images/{name}.webp": image_bytes(ending="webp") for name in masks}
+    write_zip(root / "t.zip", members | {f"masks/{name}.png": data for name, data in masks.items()})
+    return write_text(root / "t.csv", "image,labels\na.webp,cat\nb.webp,dog\n")
+
+
+def everything(dataset: ImageDataset) -> list[object]:
+    return [
+        dataset.names,
+        dataset.classes,
+        dataset.tags.tolist(),
+        [dataset[i][0].tolist() for i in range(len(dataset))],
+    ]
+
+
+def test_masks_beside_the_table_in_its_zip_and_elsewhere(tmp_path: Path) -> None:
+    table = write_table_with_masks(tmp_path)
+    ground_truth = open_masks(table)
+    assert list(ground_truth) == list(open_dataset(table).names) == ["a", "b"]
+    assert ground_truth.classes == ("cat", "dog")
+    assert np.array_equal(ground_truth["b"], np.full((8, 12), 2, np.uint8))
+    write_mask(tmp_path / "other" / "a.png", 255)
+    assert list(open_masks(table, masks=tmp_path / "other")) == ["a"]
+    write_image(tmp_path / "loose" / "a.png")
+    write_mask(tmp_path / "loose" / "masks" / "a.png", 1)
+    loose = open_masks(write_text(tmp_path / "loose" / "t.csv", "a.png,cat\n"))
+    assert np.unique(loose["a"]).tolist() == [1]
+
+
+def test_truth_is_a_mapping_that_can_be_pickled(tmp_path: Path) -> None:
+    ground_truth = open_masks(write_table_with_masks(tmp_path))
+    assert len(ground_truth) == 2
+    assert "a" in ground_truth
+    assert "z" not in ground_truth
+    assert np.array_equal(pickle.loads(pickle.dumps(ground_truth))["a"], ground_truth["a"])
+    for built_in in (open_masks("shapes:2"), open_masks(write_voc(tmp_path)), open_masks(write_coco(tmp_path, []))):
+        assert len(pickle.loads(pickle.dumps(built_in))) == len(built_in)
+
+
+def test_bad_masks_are_named(tmp_path: Path) -> None:
+    table = write_text(tmp_path / "t.csv", "a.png,cat\n")
+    write_image(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"t\.csv: no masks were found; name their folder or zip with masks="):
+        open_masks(table)
+    write_mask(tmp_path / "masks" / "a.png", 4)
+    with pytest.raises(DataError, match="mask of 'a': has the value 4, but the 1 classes only reach 1"):
+        open_masks(table)["a"]
+    write_image(tmp_path / "masks" / "a.png")
+    with pytest.raises(DataError, match=r"masks/a\.png: is no mask \(mode RGB\); save one value"):
+        open_masks(table)["a"]
+    write_text(tmp_path / "masks" / "a.png", "broken")
+    with pytest.raises(DataError, match=r"masks/a\.png: is not a mask that can be read"):
+        open_masks(table)["a"]
+
+
+def test_training_never_opens_a_mask_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    voc = write_voc(tmp_path / "voc")
+    loose = write_text(tmp_path / "loose" / "t.csv", "a.png,cat\nb.png,dog\n")
+    for name in "ab":
+        write_image(tmp_path / "loose" / f"{name}.png")
+        write_mask(tmp_path / "loose" / "masks" / f"{name}.png", 1)
+    opened: list[str] = []
+
+    def watched(file: object, *args: object, **options: object) -> object:
+        opened.append(str(file))
+        assert "SegmentationClass" not in str(file)
+        assert "masks" not in str(file)
+        return real_open(file, *args, **options)  # type: ignore[call-overload]
+
+    real_open = builtins.open
+    monkeypatch.setattr(builtins, "open", watched)
+    monkeypatch.setattr(io, "open", watched)
+    for source in (voc, loose):
+        dataset = open_dataset(source)
+        everything(dataset)
+        check(source)
+    assert any(name.endswith("b.png") for name in opened)
+
+
+def test_results_are_identical_without_the_masks(tmp_path: Path) -> None:
+    table = write_table_with_masks(tmp_path)
+    voc = write_voc(tmp_path / "voc")
+    before = [everything(open_dataset(table)), everything(open_dataset(voc)), check(table).to_json()]
+    members = {f"images/{name}.webp": image_bytes(ending="webp") for name in "ab"}
+    (tmp_path / "t.zip").unlink()
+    write_zip(tmp_path / "again.zip", members | {"masks/a.png": b"corrupt"})
+    for mask in (voc / "VOCdevkit/VOC2012/SegmentationClass").iterdir():
+        mask.unlink()
+    images = tmp_path / "again.zip"
+    after = [
+        everything(open_dataset(table, images=images)),
+        everything(open_dataset(voc)),
+        check(table, images=images).to_json(),
+    ]
+    assert after == before
+
+
+def test_no_way_leads_from_a_dataset_to_a_mask(tmp_path: Path) -> None:
+    rectangle = {"id": 1, "image_id": 7, "category_id": 3, "area": 9, "segmentation": [[0, 0, 6, 0, 6, 6]]}
+    datasets = [
+        open_dataset(write_table_with_masks(tmp_path)),
+        open_dataset(write_voc(tmp_path / "voc")),
+        open_dataset(write_coco(tmp_path / "coco", [rectangle])),
+        shapes(3),
+    ]
+    for dataset in datasets:
+        dataset[0]
+        parts = list(reachable(dataset))
+        arrays = [part for part in parts if isinstance(part, np.ndarray | torch.Tensor)]
+        assert [array is dataset.tags for array in arrays] == [True]
+        texts = [os.fspath(part) for part in parts if isinstance(part, str | Path)]
+        assert not [text for text in texts if "masks" in text or "Segmentation" in text or text.endswith(".mat")]
+        assert not [part for part in parts if "segmentation" in str(type(part)).lower()]

@@ -1,0 +1,26 @@
+"""One run for all tests of the report."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tagseg.evaluation import Evaluation, evaluate
+from tagseg.predict import load
+from tests.report.runs import TRUTH, VALIDATION, train
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("runs") / "method")
+
+
+@pytest.fixture(scope="session")
+def evaluation(trained: Path) -> Evaluation:
+    return evaluate(load(trained), VALIDATION, TRUTH, progress=False)
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run that a test may change."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
