@@ -1,28 +1,7 @@
 """Checks of what callers pass in: each failure is one line that names the value and what is allowed."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-
 import torch
 from torch import Tensor
-
-
-def unknown_name(
-    kind: str, name: object, known: Iterable[str], *, more: str = "", hidden: Iterable[str] = ()
-) -> ValueError:
-    """The error for a name that is not in a registry: it lists the known names and the nearest of them.
-
-    Args:
-        kind: what the name should have named.
-        name: what was given.
-        known: the names to list.
-        more: further names in words, for registries too long to list.
-        hidden: names that are not listed but may be the nearest.
-    """
-    known = sorted(known)
-    nearest = get_close_matches(str(name), [*known, *hidden], n=1)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return ValueError(f"unknown {kind} {name!r}; known: {', '.join(known)}{more}.{hint}")
 
 
 def require_finite(name: str, tensor: Tensor) -> None:

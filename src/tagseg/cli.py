@@ -339,7 +339,7 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        from tagseg.training.loop import Interrupted
+        from tagseg.errors import Interrupted
 
         if isinstance(error, Interrupted):
             print(f"tagseg: {error}", file=sys.stderr)

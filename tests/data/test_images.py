@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from PIL import Image
 
-from tagseg.data.errors import DataError
 from tagseg.data.images import decode
+from tagseg.errors import DataError
 
 
 def saved(image: Image.Image, kind: str, **options: object) -> bytes:

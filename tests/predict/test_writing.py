@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tagseg.data.errors import DataError
+from tagseg.errors import DataError
 from tagseg.predict.palette import palette
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.writing import write_predictions

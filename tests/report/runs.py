@@ -39,7 +39,7 @@ def train(out: Path, *changes: str, epochs: int = 2) -> Path:
     schedule = (f"training.epochs={epochs}", "training.classification_epochs=1", "training.batch_size=8")
     recipe = Recipe.load("default", [*changes, *schedule])
     learn = tagged(24, "train")
-    described = {"train": {"data": "shapes", "images": 24}, "validation": {"data": "shapes", "images": 12}}
+    described = {"train": {"data": "shapes", "image_count": 24}, "validation": {"data": "shapes", "image_count": 12}}
     prepare_folder(out, recipe, CLASSES, described)
     torch.manual_seed(0)
     network = build(recipe.model, CLASSES)

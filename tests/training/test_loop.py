@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import tagseg
+from tagseg.errors import Interrupted
 from tagseg.models import Network
 from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.predict import write_settings
 from tagseg.training.journal import read_journal
-from tagseg.training.loop import Interrupted
 from tests.training.small import run, small_data, small_recipe
 
 

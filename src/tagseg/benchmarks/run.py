@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from tagseg._checks import unknown_name
 from tagseg._device import pick_device
 from tagseg.benchmarks.crf import bench_crf
 from tagseg.benchmarks.evaluate import open_evaluate
@@ -14,6 +13,7 @@ from tagseg.benchmarks.predict import bench_predict
 from tagseg.benchmarks.report import Report, measure
 from tagseg.benchmarks.timing import Findings
 from tagseg.benchmarks.train import bench_train
+from tagseg.errors import unknown_name
 from tagseg.source import DataSource
 
 BENCHMARKS: dict[str, Callable[[torch.device], Findings]] = {

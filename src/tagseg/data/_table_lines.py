@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tagseg.data.errors import DataError
 from tagseg.data.images import SUFFIXES
+from tagseg.errors import DataError
 
 _IMAGE_COLUMNS = (
     "file_name",

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import track
 
 from tagseg.data.dataset import Facts, ImageDataset
-from tagseg.data.errors import DataError
 from tagseg.data.listing import Listing
 from tagseg.data.open import Places, list_source, open_dataset
 from tagseg.data.report import CheckReport
 from tagseg.data.splitting import can_hold_out
+from tagseg.errors import DataError
 
 _LONG = 500  # from so many images on, a bar shows the progress
 T = TypeVar("T")

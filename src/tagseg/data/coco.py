@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tagseg.data._table_lines import read_text
-from tagseg.data.errors import DataError
 from tagseg.data.files import Place
 from tagseg.data.listing import Listing, Row, make_listing
+from tagseg.errors import DataError
 
 
 def find_coco(root: Path, split: str | None) -> Path | None:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from tagseg.data.errors import DataError
 from tagseg.data.mask_dataset import IGNORE, Mask
+from tagseg.errors import DataError
 
 _ENLARGED = 5  # odd, so that a pixel has a centre
 

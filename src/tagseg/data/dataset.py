@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from tagseg.data.errors import DataError
+from tagseg.errors import DataError
 
 Pixels = NDArray[np.uint8]  # [H, W, 3]
 

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Self
 
 from tagseg.data.dataset import Facts, Pixels
-from tagseg.data.errors import DataError
 from tagseg.data.images import SUFFIXES, decode, decode_with_mode, without_ending
+from tagseg.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from tagseg._checks import unknown_name
-from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef
 from tagseg.data.images import SUFFIXES
 from tagseg.data.listing import Listing, Row, make_listing
+from tagseg.errors import DataError, unknown_name
 
 _SPLIT_FOLDERS = frozenset({"train", "training", "val", "valid", "validation", "test"})
 

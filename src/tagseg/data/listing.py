@@ -7,11 +7,10 @@ from pathlib import PurePosixPath
 
 import torch
 
-from tagseg._checks import unknown_name
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.data.images import without_ending
+from tagseg.errors import DataError, unknown_name
 
 
 @dataclass(frozen=True)

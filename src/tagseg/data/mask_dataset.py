@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tagseg.data.errors import DataError
+from tagseg.errors import DataError
 
 IGNORE = 255
 Mask = NDArray[np.uint8]  # [H, W]

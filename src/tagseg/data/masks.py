@@ -12,7 +12,6 @@ from PIL import Image
 
 from tagseg.data.coco import category_names, read_instances
 from tagseg.data.coco_masks import CocoMask
-from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef, Place
 from tagseg.data.mask_dataset import Mask, MaskDataset
 from tagseg.data.open import Places, as_paths, list_source
@@ -21,6 +20,7 @@ from tagseg.data.sbd import segmentation
 from tagseg.data.shape_masks import shapes_masks
 from tagseg.data.tables import places_beside
 from tagseg.data.voc import VOC_CLASSES, VocFolders
+from tagseg.errors import DataError
 
 _LOSSLESS = frozenset({".png", ".tif", ".tiff", ".bmp"})
 Readers = Mapping[str, Callable[[], Mask]]

@@ -6,13 +6,13 @@ from pathlib import Path
 from tagseg.data._scenes import KINDS
 from tagseg.data.coco import list_coco
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.errors import DataError
 from tagseg.data.folders import list_folders
 from tagseg.data.listing import Listing
 from tagseg.data.recognise import ClassFolders, Coco, Shapes, Table, Voc, recognise
 from tagseg.data.shapes import shapes
 from tagseg.data.tables import list_table
 from tagseg.data.voc import VOC_CLASSES, list_voc
+from tagseg.errors import DataError
 
 Places = str | Path | Iterable[str | Path] | None
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tagseg.data.coco import find_coco
-from tagseg.data.errors import DataError
 from tagseg.data.voc import VocFolders, find_voc
+from tagseg.errors import DataError
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 

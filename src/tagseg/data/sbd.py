@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tagseg.data.errors import DataError
+from tagseg.errors import DataError
 
 
 def categories_present(path: Path) -> list[int]:

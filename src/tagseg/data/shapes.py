@@ -12,11 +12,10 @@ from typing import Self
 import numpy as np
 import torch
 
-from tagseg._checks import unknown_name
 from tagseg.data._painting import paint
 from tagseg.data._scenes import KINDS, Thing, draw_scene
 from tagseg.data.dataset import Facts, ImageDataset, Pixels
-from tagseg.data.errors import DataError
+from tagseg.errors import DataError, unknown_name
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
 _SMALLEST_SIDE = 32

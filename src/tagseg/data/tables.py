@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tagseg._checks import unknown_name
 from tagseg.data._table_lines import Line, guess_separator, read_lines, split_labels
-from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef, Place
 from tagseg.data.listing import Listing, Row, make_listing
+from tagseg.errors import DataError, unknown_name
 
 # Folders that are known to hold masks: no image is looked for there.
 _MASK_FOLDERS = frozenset({"masks", "segmentationclass", "segmentationclassaug", "segmentationobject"})

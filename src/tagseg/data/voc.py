@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tagseg._checks import unknown_name
 from tagseg.data._table_lines import read_text
-from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef
 from tagseg.data.listing import Listing, Row, make_listing
 from tagseg.data.sbd import categories_present
+from tagseg.errors import DataError, unknown_name
 
 # fmt: off
 VOC_CLASSES = (

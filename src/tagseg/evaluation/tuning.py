@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tagseg._checks import unknown_name
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.mask_dataset import MaskDataset
+from tagseg.errors import unknown_name
 from tagseg.evaluation.confusion import ConfusionMatrix, mean
 from tagseg.evaluation.judge import as_predictor, judge, mask_at, planes_at
 from tagseg.evaluation.run import PROTOCOLS, tagged

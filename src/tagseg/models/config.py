@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.models.gate import GATES
 from tagseg.models.pooling import PENALTIES, POOLINGS
 

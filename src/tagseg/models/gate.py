@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 
 
 class StochasticGate(nn.Module):

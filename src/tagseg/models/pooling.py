@@ -6,7 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from tagseg._checks import require_shape, unknown_name
+from tagseg._checks import require_shape
+from tagseg.errors import unknown_name
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 

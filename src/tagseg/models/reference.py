@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tagseg._checks import unknown_name
 from tagseg.data.voc import VOC_CLASSES
+from tagseg.errors import unknown_name
 from tagseg.models.backbones import PAPER_BACKBONES
 from tagseg.models.build import build_cam, build_model
 from tagseg.models.cam import CAM

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from timm.models import adapt_input_conv
 from torch import Tensor, nn
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.models.backbones import Backbone, ResNet
 from tagseg.models.backbones.timm_cnn import TimmCNN
 from tagseg.models.layouts import to_own_names

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagseg._checks import unknown_name
 from tagseg._device import pick_device
 from tagseg.data.dataset import Pixels
+from tagseg.errors import unknown_name
 from tagseg.models.network import Network
 from tagseg.predict.optimize.prepared import prepare
 from tagseg.predict.segment import Choose, Found, begin_segment

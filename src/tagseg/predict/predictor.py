@@ -7,7 +7,7 @@ m.predict("dog.jpg").save("dog.png")
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model
 from tagseg.models.network import Network
 from tagseg.models.reference import load_reference_checkpoint

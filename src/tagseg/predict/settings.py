@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.models.config import ModelConfig
 from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model, read_notes, save_model
 from tagseg.predict.multiscale import BACKGROUND_POWER

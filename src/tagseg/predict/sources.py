@@ -12,9 +12,9 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.dataset import Pixels
-from tagseg.data.errors import DataError
 from tagseg.data.files import FileRef, Place
 from tagseg.data.images import SUFFIXES, decode, to_rgb, upright, without_ending
+from tagseg.errors import DataError
 
 InMemory = Image.Image | NDArray[np.generic] | Tensor
 

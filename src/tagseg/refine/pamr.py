@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tagseg._checks import require_finite, require_shape, unknown_name
+from tagseg._checks import require_finite, require_shape
 from tagseg._kernels import triton_runs
+from tagseg.errors import unknown_name
 from tagseg.refine import _pamr_cpu, _pamr_plain
 
 KERNELS = ("reference", "paper")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tagseg._checks import unknown_name
 from tagseg._marks import fill_parts
+from tagseg.errors import unknown_name
 from tagseg.reproduction.costs import costs_markdown
 from tagseg.reproduction.epochs import epochs_markdown
 from tagseg.reproduction.markdown import table_markdown

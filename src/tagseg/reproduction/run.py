@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.predict.settings import PAPER_THRESHOLD
 from tagseg.reproduction.folder import open_voc
 from tagseg.reproduction.images import COUNT, draw_masks

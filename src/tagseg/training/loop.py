@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 
 from tagseg._kernels import can_compile
 from tagseg.data.dataset import ImageDataset
+from tagseg.errors import Interrupted
 from tagseg.models import Network, save_model
 from tagseg.models.files import MODEL_FILE
 from tagseg.training.augment import TrainingImages, ValidationImages, finish, seed_for
@@ -35,10 +36,6 @@ from tagseg.training.validation import Validation, validate
 STEPS_BETWEEN_LOGS = 10
 STEPS_WORTH_COMPILING = 2000
 Measure = Callable[[Network], dict[str, float]]
-
-
-class Interrupted(Exception):  # noqa: N818  not an error
-    """The run was asked to stop, and did so at a checkpoint."""
 
 
 def fit(

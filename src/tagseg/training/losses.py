@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tagseg._checks import require_shape, unknown_name
+from tagseg._checks import require_shape
+from tagseg.errors import unknown_name
 from tagseg.training.pseudo import IGNORE, check_labels
 
 # Eq. 6, which PyTorch has: the mean over classes and images of the binary cross-entropy of the scores.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 
 Share = Annotated[float, Field(gt=0, le=1)]
 

@@ -2,7 +2,7 @@
 
 from tagseg.data.checking import unreadable
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.errors import DataError
+from tagseg.errors import DataError
 from tagseg.models import Network, build_cam, build_model
 from tagseg.training.recipe import ModelSettings
 

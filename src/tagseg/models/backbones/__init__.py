@@ -5,7 +5,7 @@ from functools import partial
 
 import timm
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.models.backbones.base import Backbone
 from tagseg.models.backbones.resnet import ResNet
 from tagseg.models.backbones.timm_cnn import TimmCNN

@@ -6,7 +6,7 @@ from typing import Any
 import torchvision
 from torch import Tensor, nn
 
-from tagseg._checks import unknown_name
+from tagseg.errors import unknown_name
 from tagseg.models.backbones.base import Backbone
 
 STRIDE_ON = ("conv1", "conv2")
