@@ -39,7 +39,7 @@ from .predict import (
     Predictor as Predictor,
     load as load,
 )
-from .predict.multiscale import merge_scales as merge_scales
+from .predict.tta import merge_scales as merge_scales
 from .refine.crf import dense_crf as dense_crf
 from .refine.pamr import pamr as pamr
 from .reproduction.run import reproduce as reproduce

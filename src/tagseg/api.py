@@ -143,7 +143,7 @@ def predict_files(
         list(images), batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
     )
     write_predictions(stream, Path(out), progress=True)
-    return [str(error) for error in stream.bad]
+    return [str(error) for error in stream.skipped]
 
 
 def evaluate(

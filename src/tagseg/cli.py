@@ -160,7 +160,7 @@ def predict(
 ) -> None:
     """Segment images, by a model of one's own or by the one that comes with tagseg."""
     from tagseg.predict.predictor import DEFAULT_MODEL
-    from tagseg.predict.writing import INDEX_FILE
+    from tagseg.predict.writer import INDEX_FILE
 
     model, first = DEFAULT_MODEL, Path(images[0]).expanduser()
     if images[0] == DEFAULT_MODEL or _is_model(first):

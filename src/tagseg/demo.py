@@ -12,7 +12,7 @@ from tagseg.api import evaluate, train, write_report
 from tagseg.data import shapes, shapes_masks
 from tagseg.evaluation import best_background
 from tagseg.predict import Predictor
-from tagseg.predict.palette import to_indexed
+from tagseg.predict.render import mask_image
 from tagseg.source import DataSource
 
 IMAGES, UNSEEN, SHOWN = 3000, 400, 6
@@ -71,8 +71,8 @@ def _image_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
         small = image.resize((96, 96))  # the size that both networks were trained at
         shown = [
             image,
-            *(to_indexed(model.predict(small).mask) for model in (cam, method)),
-            to_indexed(ground_truth[name]),
+            *(mask_image(model.predict(small).mask) for model in (cam, method)),
+            mask_image(ground_truth[name]),
         ]
         for row, tile in enumerate(shown):
             how = Image.Resampling.NEAREST if row else Image.Resampling.BICUBIC

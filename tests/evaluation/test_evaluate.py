@@ -9,9 +9,9 @@ from rich.console import Console
 
 import tagseg
 from tagseg.data import MaskDataset, shapes, shapes_masks
-from tagseg.evaluation.confusion import ConfusionMatrix
-from tagseg.evaluation.evaluation import Evaluation
-from tagseg.evaluation.run import evaluate
+from tagseg.evaluation.evaluate import evaluate
+from tagseg.evaluation.metrics import ConfusionMatrix
+from tagseg.evaluation.result import Evaluation
 from tagseg.evaluation.tuning import best_background, tune_on_masks
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import InferenceSettings
@@ -57,7 +57,7 @@ def test_both_protocols_are_those_of_predict(predictor: Predictor, tta: bool) ->
 
 def test_the_network_sees_each_image_once(predictor: Predictor) -> None:
     seen = []
-    hook = predictor.engine.prepared.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
+    hook = predictor.engine.runner.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
     evaluate(predictor, DATA, TRUTH, progress=False)
     hook.remove()
     assert sum(seen) == COUNT
@@ -118,7 +118,7 @@ def test_the_table_names_protocols_and_settings(evaluation: Evaluation) -> None:
     text = printed(evaluation)
     for words in ("predicted-tags", "true-tags", "background", "disc", f"{COUNT} images", "scales 1", "CRF off"):
         assert words in text
-    assert "thresholds 0.2, chosen from tags" in text
+    assert "thresholds 0.2, chosen on tags" in text
     assert "MASKS" not in text
     one = ConfusionMatrix(7, np.diag([5, 5, 0, 0, 0, 0, 0]))
     assert "true-tags: 2 of 7 classes occur" in printed(replace(evaluation, confusion={"true-tags": one}))
@@ -153,7 +153,7 @@ def test_only_cam_has_a_background_to_tune(predictor: Predictor, cam: Predictor)
         best_background(predictor, DATA, TRUTH)
     with pytest.raises(ValueError, match="Did you mean 'true-tags'"):
         best_background(cam, DATA, TRUTH, protocol="true-tag")
-    with pytest.raises(ValueError, match="nothing to try"):
+    with pytest.raises(ValueError, match="no value to try"):
         best_background(cam, DATA.subset([0]), TRUTH, (), progress=False)
 
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tagseg
 from tagseg.predict.engine import MAX_PIXELS
-from tagseg.predict.optimize.graphs import graphs_of
-from tagseg.predict.optimize.prepared import prepare
-from tagseg.predict.optimize.unplanned import Unplanned
+from tagseg.predict.optimize import optimize_network
+from tagseg.predict.optimize.fused_conv import FusedConv2d
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import InferenceSettings
-from tagseg.predict.views import look
+from tagseg.predict.tta import run_tta
 from tests.memory import PeakBytes
 from tests.predict.conftest import wavy
 
@@ -42,10 +41,10 @@ def test_a_gpu_is_asked_once_for_each_convolution(backbone: str, count: int, oth
     with torch.device("meta"):
         network = tagseg.build_model(backbone, 20)
     convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
-    prepared = prepare(network, half=True, for_gpu=True)
-    nodes = [node for graph in graphs_of(prepared) for node in graph.graph.nodes]
+    optimized = optimize_network(network, bfloat16=True, passes=("fold", "fuse"))
+    nodes = [node for graph in optimized.modules() if isinstance(graph, fx.GraphModule) for node in graph.graph.nodes]
     calls = [node for node in nodes if node.op.startswith("call_") and node.target not in (getattr, operator.getitem)]
-    assert sum(isinstance(module, Unplanned) for module in prepared.modules()) == convolutions == count
+    assert sum(isinstance(module, FusedConv2d) for module in optimized.modules()) == convolutions == count
     assert len(calls) <= count + others  # what the ASPP and the gate do between convolutions
 
 
@@ -63,7 +62,7 @@ def test_nothing_is_done_image_by_image(predictor: Predictor) -> None:
 
 def test_both_flips_of_a_scale_share_one_call(predictor: Predictor) -> None:
     seen: list[int] = []
-    hook = predictor.engine.prepared.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
+    hook = predictor.engine.runner.register_forward_hook(lambda _module, args, _output: seen.append(len(args[0])))
     list(predictor.predict_many([wavy(48, 64, seed) for seed in range(3)], batch_size=8, tta=True))
     hook.remove()
     assert seen == [6] * len(predictor.settings.scales)
@@ -72,18 +71,18 @@ def test_both_flips_of_a_scale_share_one_call(predictor: Predictor) -> None:
 def test_the_network_never_sees_more_than_max_pixels() -> None:
     predictor = Predictor(tagseg.build_model("resnet18", 2), device="cpu", precision="float32", max_pixels=256 * 256)
     seen: list[int] = []
-    predictor.engine.prepared.register_forward_hook(lambda _m, args, _o: seen.append(args[0][:, 0].numel()))
+    predictor.engine.runner.register_forward_hook(lambda _m, args, _o: seen.append(args[0][:, 0].numel()))
     list(predictor.predict_many([wavy(140, 200, seed) for seed in range(3)], batch_size=8, tta=True))
     assert max(seen) <= 256 * 256
 
 
 def test_quality_at_scale_2_stays_within_1_gib() -> None:
     # On the meta device tensors have sizes but no content, so a network of full size costs nothing.
-    network = prepare(tagseg.build_model("resnet50", 20), half=False).to("meta")
+    network = optimize_network(tagseg.build_model("resnet50", 20), bfloat16=False).to("meta")
     images = torch.zeros(1, 375, 500, 3, dtype=torch.uint8, device="meta").permute(0, 3, 1, 2)
     settings = InferenceSettings(scales=(1.0, 0.5, 1.5, 2.0))
     with torch.inference_mode(), PeakBytes() as memory:
-        seen = look(network, images, settings, max_pixels=MAX_PIXELS)
-        seen.merge(*(torch.zeros(shape, dtype=torch.long, device="meta") for shape in ((1,), (1, 21))))
+        output = run_tta(network, images, settings, max_pixels=MAX_PIXELS)
+        output.merge(*(torch.zeros(shape, dtype=torch.long, device="meta") for shape in ((1,), (1, 21))))
     weights = sum(value.nbytes for value in network.state_dict().values())
     assert memory.peak + weights < 2**30

@@ -12,7 +12,7 @@ import tagseg
 from tagseg.models import Network
 from tagseg.predict.predictor import Predictor, load
 from tagseg.predict.settings import InferenceSettings
-from tagseg.predict.views import resize
+from tagseg.predict.tta import resize_images
 from tests.compare import assert_close
 from tests.predict.conftest import KEEP_ALL, wavy
 
@@ -55,7 +55,7 @@ def test_quality_is_what_the_paper_does(network: Network, predictor: Predictor, 
 
 @pytest.mark.parametrize("scale", [0.5, 0.75, 1.25, 2.0])
 def test_images_are_resized_as_pil_does(scale: float, image: Pixels) -> None:
-    ours = resize(torch.from_numpy(image).permute(2, 0, 1)[None], scale)[0].permute(1, 2, 0)
+    ours = resize_images(torch.from_numpy(image).permute(2, 0, 1)[None], scale)[0].permute(1, 2, 0)
     size = (round(image.shape[1] * scale), round(image.shape[0] * scale))
     theirs = torch.from_numpy(np.array(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC)))
     assert (ours - theirs).abs().max() <= 1
@@ -106,7 +106,7 @@ def test_a_batch_with_crf_is_what_each_image_gets_alone(network: Network) -> Non
     predictor.settings = replace(settings, thresholds=(scores[2] + scores[3]) / 2)
     for one, found in zip(images, predictor.predict_many(images, batch_size=3, crf=True), strict=True):
         alone = predictor.predict(one, crf=True)
-        assert found.kept == alone.kept
+        assert found.class_indices == alone.class_indices
         assert_close(torch.from_numpy(found.probabilities), torch.from_numpy(alone.probabilities))
         assert np.array_equal(found.mask, found.probabilities.argmax(0))
 
@@ -132,7 +132,7 @@ def test_all_forms_of_a_image_give_the_same(predictor: Predictor, image: Pixels,
 )
 def test_what_is_no_image_is_refused(predictor: Predictor, wrong: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        predictor.predict(wrong)  # type: ignore[arg-type]
+        predictor.predict(wrong)  # type: ignore[call-overload]
 
 
 def test_grey_networks_see_grey(image: Pixels) -> None:
@@ -180,7 +180,7 @@ def test_a_cams_background_can_be_set(image: Pixels) -> None:
 def test_a_wrong_place_for_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere: does not exist; name a run's folder"):
         load(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="this folder holds no model.safetensors"):
+    with pytest.raises(ValueError, match="this folder has no model.safetensors"):
         load(tmp_path)
 
 

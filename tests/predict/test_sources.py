@@ -7,7 +7,7 @@ from PIL import Image
 
 from tagseg.data import DataError
 from tagseg.predict.predictor import Predictor
-from tagseg.predict.sources import as_sources
+from tagseg.predict.sources import find_sources
 from tests.predict.conftest import wavy
 
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_folders_patterns_zips_and_members(folder: Path) -> None:
     def names(*arguments: str | Path) -> list[str]:
-        return [image.name for image in as_sources(arguments)]
+        return [image.name for image in find_sources(arguments)]
 
     assert names(folder) == ["a", "b", "cats/c", "cats/d"]
     assert names(folder / "b.jpg") == ["b"]
@@ -43,15 +43,15 @@ def test_wrong_places_are_named(folder: Path) -> None:
     for argument, message in (
         (folder / "z.jpg", "z.jpg: does not exist; name an image, a folder"),
         (f"{folder}/*.tif", "no image matches this pattern"),
-        (f"{folder.parent}/more.zip:g.png", "holds no image g.png"),
+        (f"{folder.parent}/more.zip:g.png", "has no image g.png"),
     ):
         with pytest.raises(DataError, match=message):
-            as_sources(argument)
+            find_sources(argument)
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match="this folder holds no images; images end in .bmp"):
-        as_sources(folder / "empty")
+    with pytest.raises(DataError, match="this folder has no images; images end in .bmp"):
+        find_sources(folder / "empty")
     with pytest.raises(DataError, match="no images were named"):
-        as_sources([])
+        find_sources([])
 
 
 def test_batches_change_nothing_and_keep_the_order(predictor: Predictor, folder: Path) -> None:
@@ -69,8 +69,8 @@ def test_damaged_images_raise_or_are_noted(predictor: Predictor, folder: Path) -
         list(predictor.predict_many(folder))
     stream = predictor.predict_many(folder, skip_bad=True)
     assert len(list(stream)) == 4
-    assert len(stream.bad) == 1
-    assert "broken.jpg" in stream.bad[0]
+    assert len(stream.skipped) == 1
+    assert "broken.jpg" in stream.skipped[0]
 
 
 def test_one_image_is_not_many(predictor: Predictor, folder: Path) -> None:

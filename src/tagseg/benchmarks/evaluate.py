@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 from tagseg.benchmarks.timing import Contender, Findings, compare
-from tagseg.evaluation.judge import judged_indices
-from tagseg.evaluation.run import evaluate
+from tagseg.evaluation.evaluate import evaluate, images_with_masks
 from tagseg.predict.predictor import load
 from tagseg.source import DataSource
 
@@ -21,7 +20,7 @@ def open_evaluate(
     if threshold is not None:
         predictor.settings = predictor.settings.with_threshold(threshold)
     images, ground_truth = source.open(predictor.classes), source.ground_truth(predictor.classes)
-    count = len(judged_indices(predictor, images, ground_truth))
+    count = len(images_with_masks(predictor, images, ground_truth))
     run = partial(evaluate, predictor, images, ground_truth, tta=True)
     ways = [
         Contender("without CRF", partial(run, crf=False), images=count),

@@ -7,9 +7,8 @@ import torch
 from tagseg.benchmarks.photos import photo_like
 from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
 from tagseg.models.build import build_model
-from tagseg.predict.engine import Engine
-from tagseg.predict.segment import PREDICTED_TAGS
-from tagseg.predict.settings import InferenceSettings
+from tagseg.predict.engine import PREDICTED_TAGS, ClassRules, Engine
+from tagseg.predict.settings import FixedClasses, InferenceSettings
 
 _BACKBONE, _CLASSES = "resnet50", 20
 _HEIGHT, _WIDTH = 375, 500  # as most images of VOC
@@ -30,7 +29,7 @@ def bench_predict(device: torch.device) -> Findings:
                 "pixels",
                 pixels,
                 lambda count: _segment(
-                    engine, 1, _CAREFUL.single_scale, height=round(count**0.5), width=round(count**0.5)
+                    engine, 1, _CAREFUL.for_tta(False), height=round(count**0.5), width=round(count**0.5)
                 ),
                 device=device,
             ),
@@ -45,11 +44,13 @@ def _one_look(engine: Engine) -> Table:
         [
             Contender("the backbone alone, float32", _backbone_alone(engine, count, half=False), images=count),
             Contender("the backbone alone, bfloat16", _backbone_alone(engine, count, half=True), images=count),
-            Contender("prediction, from pixels to mask", _segment(engine, count, _CAREFUL.single_scale), images=count),
+            Contender(
+                "prediction, from pixels to mask", _segment(engine, count, _CAREFUL.for_tta(False)), images=count
+            ),
         ],
         device=engine.device,
         note="The backbone is as torchvision has it. Prediction computes in "
-        f"{'bfloat16' if engine.half else 'float32'} here.",
+        f"{'bfloat16' if engine.bfloat16 else 'float32'} here.",
     )
 
 
@@ -89,5 +90,5 @@ def _segment(
     width: int = _WIDTH,
 ) -> Callable[[], object]:
     images = [photo_like(height, width, seed=seed).permute(1, 2, 0).numpy() for seed in range(count)]
-    choosers = [lambda _: {PREDICTED_TAGS: _KEPT}] * count
-    return lambda: engine.begin(images, choosers, settings, crf=crf, keep_planes=False)()
+    rules: list[ClassRules] = [{PREDICTED_TAGS: FixedClasses(_KEPT)}] * count
+    return lambda: engine.submit(images, rules, settings, crf=crf, keep_probs=False).results()

@@ -1,130 +1,311 @@
-"""The part of a predictor that computes: images of one shape in, scores and masks out, within bounded memory."""
+"""Run a network on images of one size: tiles, test-time augmentation, class selection, merging, CRF; bounded memory."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tagseg._device import pick_device
+from tagseg._device import pick_device, to_device
 from tagseg.data.dataset import Pixels
-from tagseg.errors import unknown_name
+from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.network import Network
-from tagseg.predict.optimize.prepared import prepare
-from tagseg.predict.segment import Choose, Found, begin_segment
-from tagseg.predict.settings import InferenceSettings
-from tagseg.predict.tiles import SMALLEST_TILE, plan_tiles
-from tagseg.predict.views import Look, look
+from tagseg.predict.optimize import optimize_network
+from tagseg.predict.settings import ClassRule, InferenceSettings
+from tagseg.predict.tiling import SMALLEST_TILE, Mask, Span, TileGrid, TileStitcher, plan_tiles
+from tagseg.predict.tta import TTAOutput, run_tta
+from tagseg.refine.crf import dense_crf
 
+PREDICTED_TAGS = "predicted-tags"
+TRUE_TAGS = "true-tags"
 MAX_PIXELS = 2048 * 2048
+
 _PRECISIONS = ("auto", "float32", "bfloat16")
+_MAX_TTA_VALUES = 2**28  # 1 GiB of masks at the network's stride; tiles beyond it run a second time
+_MAX_PROB_VALUES = 2**25  # 128 MiB of masks at full size
+
+# Protocol -> rule that selects the classes of an image.
+ClassRules = Mapping[str, ClassRule]
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Mask of an image under one protocol.
+
+    Attributes:
+        classes: Classes that were allowed, counted from 0 without the background.
+        mask: 0 for the background, k + 1 for class k, [H, W].
+        probs: Merged masks of the background and these classes, [1 + K, H, W], if they were kept.
+    """
+
+    classes: tuple[int, ...]
+    mask: Mask
+    probs: Tensor | None
+
+
+@dataclass(frozen=True)
+class ImageResult:
+    """Result for one image.
+
+    Attributes:
+        scores: Score of each class, after the sigmoid.
+        segmentations: A mask for each protocol.
+        settings: Settings that were used; the scales of very large images are reduced for CAM.
+    """
+
+    scores: list[float]
+    segmentations: dict[str, Segmentation]
+    settings: InferenceSettings
 
 
 class Engine:
     """A network on a device.
 
     Attributes:
-        network: the network that was given.
-        prepared: the copy of it, made now, that predicts.
-        half: whether it computes in bfloat16 where that is safe.
-        batch_size: how many images of usual size are best segmented together: several fill a GPU, one a CPU.
-        in_flight: how many batches are best begun before one is finished: a GPU computes while the next is prepared.
+        network: The network that was given.
+        runner: Copy of it that predicts.
+        bfloat16: Whether the runner uses autocast to bfloat16.
+        batch_size: Images of usual size that are best run together: several fill a GPU, one a CPU.
+        num_in_flight: Batches that are best launched before the first is finished: a GPU computes while the next one
+            is prepared.
 
     Args:
-        network: it is moved to the device; nothing else of it changes, so that one in training can be measured between
-            two epochs.
-        device: a torch device by name; `auto` stays on the GPU where the network is, or takes the first one if any.
-        precision: what the network computes in; `auto` is bfloat16, where that is safe, on devices that are faster in
-            it, which halves the time, and float32 elsewhere.
-        max_pixels: the most pixels that the network sees at once.
+        network: Moved to the device, otherwise unchanged, so that a network in training can be evaluated.
+        device: A torch device by name; `auto` stays on the GPU of the network, or takes the first one if any.
+        precision: `float32`, `bfloat16` (autocast), or `auto`: bfloat16 on devices that multiply it natively.
+        max_pixels: Most pixels of one forward pass.
+        optimize: Whether to use the fast paths of `tagseg.predict.optimize`, or the names of those to use.
     """
 
     def __init__(
-        self, network: Network, *, device: str = "auto", precision: str = "auto", max_pixels: int = MAX_PIXELS
+        self,
+        network: Network,
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        max_pixels: int = MAX_PIXELS,
+        optimize: bool | Collection[str] = True,
     ) -> None:
         if network.config.in_channels not in (1, 3):
-            raise ValueError(
-                f"this network takes {network.config.in_channels} channels, but images are RGB (3) or grey (1); use "
+            raise ConfigError(
+                f"this network takes {network.config.in_channels} channels, but images are RGB (3) or gray (1); use "
                 "load_model and prepare its input yourself"
             )
         if precision not in _PRECISIONS:
             raise unknown_name("precision", precision, _PRECISIONS)
         if max_pixels < SMALLEST_TILE**2:
-            raise ValueError(
+            raise ConfigError(
                 f"max_pixels must be at least {SMALLEST_TILE**2}, a tile of {SMALLEST_TILE} x {SMALLEST_TILE}, got "
                 f"{max_pixels}"
             )
-        here = next(network.parameters()).device
-        self.device = here if device == "auto" and here.type != "cpu" else pick_device(device)
+        current = next(network.parameters()).device
+        self.device = current if device == "auto" and current.type != "cpu" else pick_device(device)
         self.network = network.to(self.device)
         self.max_pixels = max_pixels
-        self.half = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
-        self.prepared = prepare(self.network, half=self.half)
+        self.bfloat16 = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
+        self.runner = optimize_network(self.network, bfloat16=self.bfloat16, passes=optimize)
         on_gpu = self.device.type == "cuda"
         self.batch_size = 8 if on_gpu else 1
-        self.in_flight = 2 if on_gpu else 0
-        # CAM divides a mask by its maximum over the image, which a tile cannot know: it sees large ones reduced.
-        self._in_tiles = network.config.method != "cam"
+        self.num_in_flight = 2 if on_gpu else 0
+        # CAM divides a mask by its maximum over the whole image, which a tile does not know: large images are reduced.
+        self._uses_tiles = network.config.method != "cam"
 
-    def fit_scales(self, settings: InferenceSettings, pixels: int) -> InferenceSettings:
-        """The settings with which an image of so many pixels fits; they differ only for large images and CAM."""
+    def max_batch(self, height: int, width: int) -> int:
+        """Most images of this size that one batch may have."""
+        return max(1, self.max_pixels // (height * width))
+
+    def runs_alone(self, height: int, width: int) -> bool:
+        """Whether an image of this size must not be in flight beside others: two could exceed the memory."""
+        return self.max_batch(height, width) == 1
+
+    def submit(
+        self,
+        images: Sequence[Pixels],
+        rules: Sequence[ClassRules],
+        settings: InferenceSettings,
+        *,
+        crf: bool = False,
+        keep_probs: bool | None = None,
+    ) -> "PendingBatch":
+        """Launch the network on images of one shape, without waiting for a GPU.
+
+        Args:
+            images: RGB, [H, W, 3] each, at most `max_batch` of them.
+            rules: For each image, the rule of each protocol.
+            settings: Scales, flips and how they are merged.
+            crf: Refine by a dense CRF.
+            keep_probs: Keep the merged masks; by default unless the image is tiled.
+        """
+        height, width = images[0].shape[:2]
+        settings = self._fit_scales(settings, height * width)
+        max_tile_pixels = round(self.max_pixels / max(settings.scales) ** 2)
+        grid = plan_tiles(height, width, max_tile_pixels if self._uses_tiles else height * width)
+        batch = torch.from_numpy(np.stack(images))
+        on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            batch = batch.pin_memory()  # without it the copy would wait for the batch before
+        batch = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
+        keep_probs = len(grid) == 1 if keep_probs is None else keep_probs
+        return PendingBatch(self, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs)
+
+    def run_tta(self, tiles: Tensor, settings: InferenceSettings) -> TTAOutput:
+        """Run the network on tiles at every scale."""
+        return run_tta(self.runner, tiles, settings, max_pixels=self.max_pixels, bfloat16=self.bfloat16)
+
+    def _fit_scales(self, settings: InferenceSettings, pixels: int) -> InferenceSettings:
+        """Reduce the scales until an image fits; only for large images and CAM."""
         largest = pixels * max(settings.scales) ** 2
-        if self._in_tiles or largest <= self.max_pixels:
+        if self._uses_tiles or largest <= self.max_pixels:
             return settings
         factor = (self.max_pixels / largest) ** 0.5
         return replace(settings, scales=tuple(scale * factor for scale in settings.scales))
 
-    def begin(
+
+class PendingBatch:
+    """A batch whose forward passes are launched and, on a GPU, may still be running.
+
+    Launching and finishing are separate so that a GPU computes one batch while the host prepares the next and merges
+    the last. Finishing runs on a stream of its own and waits for nothing that was launched later.
+    """
+
+    @torch.inference_mode()
+    def __init__(
         self,
-        images: Sequence[Pixels],
-        choosers: Sequence[Choose],
+        engine: Engine,
+        images: Tensor,
+        grid: TileGrid,
+        rules: Sequence[ClassRules],
         settings: InferenceSettings,
         *,
-        crf: bool = False,
-        keep_planes: bool | None = None,
-    ) -> Callable[[], Found]:
-        """Segment images of one shape under the protocols that each image's chooser names, looking at each once.
+        crf: bool,
+        keep_probs: bool,
+    ) -> None:
+        self._engine, self._images, self._grid, self._rules = engine, images, grid, rules
+        self._settings, self._crf, self._keep_probs = settings, crf, keep_probs
+        self._outputs: dict[tuple[Span, Span], TTAOutput] = {}
+        scores, num_values = None, 0
+        for tile in grid:
+            output = engine.run_tta(_crop(images, tile), settings)
+            scores = output.scores if scores is None else scores.maximum(output.scores)
+            if num_values + output.numel <= _MAX_TTA_VALUES:
+                self._outputs[tile] = output
+                num_values += output.numel
+        assert scores is not None
+        self._scores, self._event = scores, None
+        if scores.is_cuda:
+            self._scores = scores.to("cpu", non_blocking=True)
+            self._event = torch.cuda.current_stream(scores.device).record_event()
 
-        A GPU is not waited for: what is returned does that, and gives for each image the classes' scores, and a
-        result for each protocol.
+    @torch.inference_mode()
+    def results(self) -> list[ImageResult]:
+        """Wait for the network, then select classes, merge and refine; one result for each image."""
+        if self._event is None:
+            return self._finish()
+        self._event.synchronize()
+        with torch.cuda.stream(_finishing_stream(self._images.device)):
+            return self._finish()
 
-        Args:
-            images: RGB, [H, W, 3] each.
-            choosers: for each image, which classes each protocol keeps, given the scores.
-            settings: scales, flips and how they are merged.
-            crf: refine by a dense CRF.
-            keep_planes: keep the merged masks; by default where an image is not cut into tiles.
-        """
-        height, width = images[0].shape[:2]
-        settings = self.fit_scales(settings, height * width)
-        most = round(self.max_pixels / max(settings.scales) ** 2)
-        grid = plan_tiles(height, width, most if self._in_tiles else height * width)
-        together = max(1, self.max_pixels // (height * width))
+    def _finish(self) -> list[ImageResult]:
+        scores: list[list[float]] = self._scores.tolist()
+        selected = [
+            {protocol: rule.select(image_scores) for protocol, rule in rules.items()}
+            for rules, image_scores in zip(self._rules, scores, strict=True)
+        ]
+        # Protocols that keep the same classes of an image share one segmentation.
+        jobs = dict.fromkeys((index, classes) for index, choice in enumerate(selected) for classes in choice.values())
+        segmentations = self._segment(list(jobs))
+        return [
+            ImageResult(
+                image_scores,
+                {protocol: segmentations[index, classes] for protocol, classes in choice.items()},
+                self._settings,
+            )
+            for index, (image_scores, choice) in enumerate(zip(scores, selected, strict=True))
+        ]
 
-        def look_at(tiles: Tensor) -> Look:
-            return look(self.prepared, tiles, settings, max_pixels=self.max_pixels, half=self.half)
+    def _segment(self, jobs: list[tuple[int, tuple[int, ...]]]) -> dict[tuple[int, tuple[int, ...]], Segmentation]:
+        """Segment images of the batch (by position), each with the classes to keep."""
+        if not jobs:
+            return {}
+        num_channels = 1 + max(len(classes) for _, classes in jobs)
+        height, width = self._grid.size
+        chunk = max(1, _MAX_PROB_VALUES // (num_channels * height * width))
+        dtype = np.uint8 if self._scores.shape[1] <= 255 else np.uint16
+        chunks = [
+            _Selection.of(jobs[start : start + chunk], self._images.device) for start in range(0, len(jobs), chunk)
+        ]
+        stitchers = [
+            TileStitcher(self._grid, selection.channels.clamp(min=0), dtype=dtype, keep_probs=self._keep_probs)
+            for selection in chunks
+        ]
+        for tile in self._grid:
+            pixels = _crop(self._images, tile)
+            output = self._outputs.get(tile) or self._engine.run_tta(pixels, self._settings)
+            for selection, stitcher in zip(chunks, stitchers, strict=True):
+                merged = output.merge(selection.images, selection.channels)
+                stitcher.add(_refine(pixels[selection.images], merged, selection.present) if self._crf else merged)
+        return {
+            (index, classes): Segmentation(
+                classes,
+                stitcher.masks[row].copy(),
+                None if stitcher.probs is None else stitcher.probs[row, : 1 + len(classes)].clone(),
+            )
+            for selection, stitcher in zip(chunks, stitchers, strict=True)
+            for row, (index, classes) in enumerate(selection.jobs)
+        }
 
-        keep = len(grid) == 1 if keep_planes is None else keep_planes
 
-        @torch.inference_mode()
-        def begin(first: int) -> Callable[[], Found]:
-            some = slice(first, first + together)
-            batch = torch.from_numpy(np.stack(images[some]))
-            on_gpu = self.device.type == "cuda"
-            if on_gpu:
-                batch = batch.pin_memory()  # without it the copy would wait for the batch before
-            shown = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
-            return begin_segment(shown, look_at, grid, choosers[some], crf=crf, keep_planes=keep)
+@dataclass(frozen=True)
+class _Selection:
+    """Images and classes that are segmented together.
 
-        if len(grid) == 1 and len(images) <= together:
-            return begin(0)
-        # Large images: two at once could take more memory than there is.
-        return lambda: [one for first in range(0, len(images), together) for one in begin(first)()]
+    Attributes:
+        jobs: Position in the batch, and classes to keep.
+        images: The positions, [R].
+        channels: Their mask channels as `TTAOutput.merge` takes them, [R, 1 + K].
+        present: Which of the channels exist, [R, 1 + K], on the CPU.
+    """
+
+    jobs: list[tuple[int, tuple[int, ...]]]
+    images: Tensor
+    channels: Tensor
+    present: Tensor
+
+    @classmethod
+    def of(cls, jobs: list[tuple[int, tuple[int, ...]]], device: torch.device) -> "_Selection":
+        longest = max(len(classes) for _, classes in jobs)
+        channels = [[0, *(k + 1 for k in classes), *[-1] * (longest - len(classes))] for _, classes in jobs]
+        images = to_device([index for index, _ in jobs], torch.int64, device)
+        return cls(jobs, images, to_device(channels, torch.int64, device), torch.tensor(channels) >= 0)
+
+
+def _refine(pixels: Tensor, merged: Tensor, present: Tensor) -> Tensor:
+    """Refine masks by the dense CRF; images without a class have no border to refine."""
+    has_classes = present[:, 1:].any(1)
+    if has_classes.all():
+        return dense_crf(pixels, merged, present=present)
+    if not has_classes.any():
+        return merged
+    rows = to_device(has_classes.nonzero().flatten().tolist(), torch.int64, merged.device)
+    refined = dense_crf(pixels[rows], merged[rows], present=present[has_classes])
+    return merged.index_copy_(0, rows, refined)
+
+
+def _crop(images: Tensor, tile: tuple[Span, Span]) -> Tensor:
+    (top, bottom), (left, right) = tile
+    return images[..., top:bottom, left:right]
+
+
+@cache
+def _finishing_stream(device: torch.device) -> torch.cuda.Stream:
+    """One high-priority stream for all predictors of a GPU: each stream keeps memory of its own."""
+    return torch.cuda.Stream(device, priority=-1)
 
 
 def _has_bfloat16(device: torch.device) -> bool:
-    """Whether a device multiplies bfloat16 by itself, instead of by way of float32."""
+    """Whether a device multiplies bfloat16 natively."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -1,5 +1,6 @@
-"""What a model says of one image, and how to keep it."""
+"""Prediction of a model for one image, and how to save and show it."""
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,91 +12,99 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tagseg.data.dataset import Pixels
-from tagseg.predict.overlay import blend, reduce, with_legend
-from tagseg.predict.palette import save_indexed
+from tagseg.predict.render import add_legend, blend, save_mask, shrink_for_display
 from tagseg.predict.settings import InferenceSettings
-from tagseg.predict.tiles import Mask
+from tagseg.predict.tiling import Mask
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """An image's mask, its classes and their scores.
+    """Mask of an image, with its classes and their scores.
 
     Attributes:
-        name: the image's name.
-        path: its file, if it has one.
+        name: Name of the image.
+        path: Its file, if it has one.
         mask: 0 for the background, k for the k-th class, [H, W]; uint8, or uint16 above 255 classes.
-        scores: each class's score, after the sigmoid; the largest over scales, flips and tiles.
-        image: the pixels that were segmented, [H, W, 3].
-        model: the model's name, method and backbone.
-        protocol: `predicted-tags` where the scores decided which classes are allowed, `true-tags` where the caller did.
-        settings: scales, thresholds and what they were chosen from, as used for this image.
-        crf: whether a dense CRF refined the masks.
-        kept: the classes that were allowed, counted from 0 without the background.
+        scores: Score of each class, after the sigmoid; the highest over scales, flips and tiles.
+        image: Pixels that were segmented, [H, W, 3].
+        model: Name, method and backbone of the model.
+        protocol: `predicted-tags` if the scores decided which classes are allowed, `true-tags` if the caller did.
+        settings: Scales, thresholds and what they were chosen on, as used for this image.
+        crf: Whether a dense CRF refined the masks.
+        class_indices: Classes that were allowed, counted from 0 without the background.
     """
 
     name: str
     path: str | None
     mask: Mask
     scores: dict[str, float]
-    image: Pixels = field(repr=False)
+    image: Pixels
     model: Mapping[str, str]
     protocol: str
     settings: InferenceSettings
     crf: bool
-    kept: Sequence[int]
-    _planes: NDArray[np.float32] | None = field(repr=False)
+    class_indices: Sequence[int]
+    _probs: NDArray[np.float32] | None = field(repr=False)
+
+    def __repr__(self) -> str:
+        height, width = self.mask.shape
+        classes = ", ".join(f"{name} {self.scores[name]:.0%}" for name in self.labels) or "no class found"
+        return f"Prediction({self.name!r}, {width} x {height}: {classes})"
+
+    def _repr_png_(self) -> bytes:
+        """Overlay that notebooks show."""
+        buffer = io.BytesIO()
+        self.overlay().save(buffer, "PNG")
+        return buffer.getvalue()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes that have a pixel in the mask, in the classes' order."""
+        """Names of the classes that have a pixel in the mask, in the classes' order."""
         names = list(self.scores)
         return tuple(names[value - 1] for value in np.flatnonzero(np.bincount(self.mask.ravel())) if value > 0)
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """The merged masks, background first, [1 + C, H, W]; 0 for classes that were not kept.
+        """Merged masks, background first, [1 + C, H, W]; 0 for classes that were not kept.
 
         They sum to 1 in a pixel only after a CRF: the background is discounted, and CAM's masks are no probabilities.
         """
-        if self._planes is None:
-            raise ValueError(
-                f"{self.name}: the masks of an image in tiles are not kept, they are large; pass probabilities=True"
-            )
+        if self._probs is None:
+            raise ValueError(f"{self.name}: the merged masks of a tiled image are large; pass probabilities=True")
         full = np.zeros((1 + len(self.scores), *self.mask.shape), dtype=np.float32)
-        full[[0, *(1 + k for k in self.kept)]] = self._planes
+        full[[0, *(1 + k for k in self.class_indices)]] = self._probs
         return full
 
     def overlay(self, *, legend: bool = True) -> Image.Image:
-        """The mask laid over the image.
+        """Blend the mask over the image.
 
         Args:
-            legend: the names of the classes below; a small image is then enlarged and a large one reduced. Without
-                it the overlay has the image's size.
+            legend: Add the class names below; a small image is then enlarged and a large one reduced. Without it the
+                overlay has the size of the image.
         """
         if not legend:
             return Image.fromarray(blend(self.image, self.mask))
-        blended = blend(*reduce(self.image, self.mask))
-        numbers = {name: value for value, name in enumerate(self.scores, start=1)}
-        return with_legend(blended, [(numbers[name], f"{name} {self.scores[name]:.0%}") for name in self.labels])
+        blended = blend(*shrink_for_display(self.image, self.mask))
+        values = self._mask_values()
+        return add_legend(blended, [(values[name], f"{name} {self.scores[name]:.0%}") for name in self.labels])
 
     def save(self, path: str | Path) -> None:
-        """Write the mask as an indexed PNG: a pixel's value is its class, its colour is from VOC's palette."""
-        save_indexed(self.mask, path)
+        """Write the mask as an indexed PNG: the value of a pixel is its class, in VOC's palette."""
+        save_mask(self.mask, path)
 
     def summary(self) -> dict[str, Any]:
-        """All but the pixels, as plain values.
+        """Everything but the pixels, as plain values.
 
         A box is [x0, y0, x1, y1] around all pixels of a class; x1 and y1 are the first column and row after it.
         """
-        numbers = {name: value for value, name in enumerate(self.scores, start=1)}
+        values = self._mask_values()
         height, width = self.mask.shape
         return {
             "name": self.name,
             "path": self.path,
             "size": {"width": width, "height": height},
             "classes": [
-                {"name": name, "value": numbers[name], **_extent(self.mask, numbers[name])} for name in self.labels
+                {"name": name, "value": values[name], **_extent(self.mask, values[name])} for name in self.labels
             ],
             "scores": self.scores,
             "protocol": self.protocol,
@@ -108,10 +117,14 @@ class Prediction:
         """The summary as JSON."""
         return json.dumps(self.summary(), indent=2)
 
+    def _mask_values(self) -> dict[str, int]:
+        return {name: value for value, name in enumerate(self.scores, start=1)}
+
 
 def _extent(mask: Mask, value: int) -> dict[str, Any]:
-    here = mask == value
-    area = int(here.sum())
-    rows, columns = np.flatnonzero(here.any(1)), np.flatnonzero(here.any(0))
+    """Area and bounding box of a class that has a pixel in the mask."""
+    is_class = mask == value
+    area = int(is_class.sum())
+    rows, columns = np.flatnonzero(is_class.any(1)), np.flatnonzero(is_class.any(0))
     box = [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
     return {"area": area, "share": area / mask.size, "box": box}

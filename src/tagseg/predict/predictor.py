@@ -1,52 +1,63 @@
-"""`load` a model, then `predict`.
+"""Load a model and predict masks.
 
-m = tagseg.load("runs/photos")
-m.predict("dog.jpg").save("dog.png")
+Usage:
+    model = tagseg.load("runs/photos")              # or tagseg.load(): the model that comes with tagseg
+    model.predict("dog.jpg").save("dog.png")        # a path, PIL image, array, tensor, bytes or file object
+    model.predict(["dog.jpg", array])               # a list of them: a list of predictions
+    for prediction in model.predict_many("photos/", tta=True, crf=True):
+        print(prediction.name, prediction.labels)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import overload
 
-from tagseg.errors import unknown_name
+from tagseg.data.dataset import Pixels
+from tagseg.errors import ConfigError, DataError, WeightsError, unknown_name
 from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model
 from tagseg.models.network import Network
 from tagseg.models.reference import load_reference_checkpoint
-from tagseg.predict.engine import MAX_PIXELS, Engine
+from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult
+from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction
-from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS, Choose
-from tagseg.predict.settings import InferenceSettings, default_settings, read_settings
-from tagseg.predict.sources import InMemory, as_sources
-from tagseg.predict.stream import Decoded, PredictionStream
+from tagseg.predict.settings import FixedClasses, InferenceSettings, default_settings, read_settings
+from tagseg.predict.sources import ImageInput, ImageSource, find_sources
 
 DEFAULT_MODEL = "default"
-DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model, and a card about it
-
-Images = str | Path | InMemory | Iterable[str | Path | InMemory]
+DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model and its card
 
 
 def load(
-    path: str | Path = DEFAULT_MODEL, *, device: str = "auto", precision: str = "auto", max_pixels: int = MAX_PIXELS
+    path: str | Path = DEFAULT_MODEL,
+    *,
+    device: str = "auto",
+    precision: str = "auto",
+    max_pixels: int = MAX_PIXELS,
+    optimize: bool | Collection[str] = True,
 ) -> "Predictor":
-    """A model ready to predict.
+    """Load a model, ready to predict.
 
     Args:
-        path: a run's folder, a model's file, a run's `checkpoint.safetensors` for the network as it stands, a `.pth`
-            file that the paper's authors' code trained, or `default`: the model that comes with tagseg, for VOC's 20
-            classes (`./default` is a folder of that name).
-        device: `auto` takes the first GPU if there is one.
-        precision: `auto` computes in bfloat16, where that is safe, on devices that are faster in it; or `float32`,
-            `bfloat16`.
-        max_pixels: the most pixels that the network sees at once; larger images go through it in tiles.
+        path: A run's folder, a model file, a run's `checkpoint.safetensors` for the network as it stands, a `.pth` file
+            trained by the paper's authors' code, or `default`: the model that comes with tagseg, for VOC's 20 classes
+            (`./default` is a folder of that name).
+        device: A torch device by name; `auto` takes the first GPU if there is one.
+        precision: `float32`, `bfloat16`, or `auto`: bfloat16 on devices that multiply it natively.
+        max_pixels: Most pixels of one forward pass; larger images are tiled.
+        optimize: Whether to use the fast paths of `tagseg.predict.optimize`; False runs the plain network.
     """
     file = DEFAULT_FOLDER if path == DEFAULT_MODEL else Path(path).expanduser()
     if not file.exists():
-        raise ValueError(f"{path}: does not exist; name a run's folder, a model's file, or {DEFAULT_MODEL}")
+        raise WeightsError(f"{path}: does not exist", f"name a run's folder, a model file, or {DEFAULT_MODEL}")
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.is_file():
-            begun = file.with_name(CHECKPOINT_FILE)
-            what = f"{begun} for the run as it stands" if begun.is_file() else "a run's folder, or a model's file"
-            raise ValueError(f"{path}: this folder holds no {MODEL_FILE}; name {what}")
+            checkpoint = file.with_name(CHECKPOINT_FILE)
+            raise WeightsError(
+                f"{path}: this folder has no {MODEL_FILE}"
+                + (f", but {checkpoint} has the network as it stands" if checkpoint.is_file() else ""),
+                "name a run's folder or a model file",
+            )
     if file.suffix == ".safetensors":
         network = load_model(file)
         settings = read_settings(file, network.config)
@@ -60,24 +71,26 @@ def load(
         device=device,
         precision=precision,
         max_pixels=max_pixels,
+        optimize=optimize,
     )
 
 
 class Predictor:
-    """A network with the settings of its use.
+    """A network with its inference settings.
 
     Attributes:
-        classes: the names of the classes, without the background.
-        engine: the network on its device.
-        description: the model's name, method and backbone.
+        classes: Class names, without the background.
+        engine: The network on its device.
+        description: Name, method and backbone of the model.
 
     Args:
-        network: it is moved to the device.
-        settings: the paper's by default.
-        name: what the model is called in results.
-        device: see `load`, as for what follows.
-        precision: what the network computes in.
-        max_pixels: the most pixels that the network sees at once.
+        network: Moved to the device.
+        settings: Inference settings; the paper's by default.
+        name: Name of the model in results.
+        device: Device, as in `load`.
+        precision: Precision, as in `load`.
+        max_pixels: Most pixels of one forward pass, as in `load`.
+        optimize: Fast paths, as in `load`.
     """
 
     def __init__(
@@ -89,111 +102,190 @@ class Predictor:
         device: str = "auto",
         precision: str = "auto",
         max_pixels: int = MAX_PIXELS,
+        optimize: bool | Collection[str] = True,
     ) -> None:
         config = network.config
         self.classes = config.class_names
         self.description = {"name": name, "method": config.method, "backbone": config.backbone}
         self.settings = settings or default_settings(config)
-        self.engine = Engine(network, device=device, precision=precision, max_pixels=max_pixels)
+        self.engine = Engine(network, device=device, precision=precision, max_pixels=max_pixels, optimize=optimize)
+
+    def __repr__(self) -> str:
+        name, method, backbone = self.description.values()
+        return f"Predictor({name!r}: {method} on {backbone}, {len(self.classes)} classes, {self.engine.device})"
 
     @property
     def settings(self) -> InferenceSettings:
-        """Scales, thresholds and what they were chosen from; others may be assigned."""
+        """Scales, thresholds and what they were chosen on; others may be assigned."""
         return self._settings
 
     @settings.setter
     def settings(self, settings: InferenceSettings) -> None:
-        settings.threshold_list(len(self.classes))
+        settings.thresholds_per_class(len(self.classes))
         if settings.background is not None and self.description["method"] != "cam":
-            raise ValueError("settings.background is for CAM, whose background is a constant; this network has its own")
+            raise ConfigError("settings.background is for CAM, whose background is a constant")
         self._settings = settings
 
+    @overload
     def predict(
         self,
-        image: str | Path | InMemory,
+        image: ImageInput,
         *,
         tta: bool = False,
         crf: bool = False,
         tags: Sequence[str] | None = None,
         probabilities: bool | None = None,
-    ) -> Prediction:
-        """Segment one image.
+    ) -> Prediction: ...
+
+    @overload
+    def predict(
+        self,
+        image: list[ImageInput] | tuple[ImageInput, ...],
+        *,
+        tta: bool = False,
+        crf: bool = False,
+        tags: Sequence[str] | None = None,
+        probabilities: bool | None = None,
+    ) -> list[Prediction]: ...
+
+    def predict(
+        self,
+        image: ImageInput | list[ImageInput] | tuple[ImageInput, ...],
+        *,
+        tta: bool = False,
+        crf: bool = False,
+        tags: Sequence[str] | None = None,
+        probabilities: bool | None = None,
+    ) -> Prediction | list[Prediction]:
+        """Segment an image, or a list of images.
 
         Args:
-            image: a file, a PIL image, an array [H, W, 3] or a tensor [3, H, W] (uint8, or floating point in [0, 1]).
-            quality: look at the settings' scales and flips, as the paper does, instead of once; slower by their number.
-            crf: move the borders to the image's edges by a dense CRF.
-            tags: the classes that the image is known to have; no other is allowed then, whatever its score.
-            probabilities: keep the merged masks; by default where the image was not cut into tiles.
+            image: A path, PIL image, array [H, W, 3] or tensor [3, H, W] (uint8, or floating point in [0, 1]), the
+                bytes of an image file, a file object, or a list of these.
+            tta: Test-time augmentation: the settings' scales and flips, as in the paper; slower by their number.
+            crf: Refine the masks by a dense CRF.
+            tags: Classes that the image is known to have; no other is allowed then, whatever its score.
+            probabilities: Keep the merged masks; by default unless the image is tiled.
         """
-        sources = as_sources([image])
-        if len(sources) != 1:
-            raise ValueError(f"{image}: holds {len(sources)} images; use predict_many for more than one")
-        decoded = Decoded(sources[0].name, sources[0].read(), sources[0].path)
-        return self._begin([decoded], self.allowed(tags), tta, crf, probabilities)()[0]
+        is_list = isinstance(image, list | tuple)
+        sources = find_sources(image if isinstance(image, list | tuple) else [image])
+        if not is_list and len(sources) != 1:
+            raise DataError(f"{image}: holds {len(sources)} images", "use predict_many for more than one")
+        samples = (Sample(source, source.read(), self._rules(tags), probabilities) for source in sources)
+        predictions = list(self._predict(samples, tta=tta, crf=crf, batch_size=None))
+        return predictions if is_list else predictions[0]
 
     def predict_many(
         self,
-        images: Images,
+        images: ImageInput | Iterable[ImageInput],
         *,
         batch_size: int | None = None,
         tta: bool = False,
         crf: bool = False,
         probabilities: bool | None = None,
         skip_bad: bool = False,
-    ) -> PredictionStream:
+    ) -> "PredictionStream":
         """Segment many images, in their order, while the result is iterated over.
 
         Args:
-            images: files, folders, patterns, zips, members of zips, PIL images, arrays or tensors, mixed as you like.
-            batch_size: images of one shape that go through the network together; by default what suits the device.
-            quality: see `predict`, as for `crf` and `probabilities`.
-            crf: refine by a dense CRF.
-            probabilities: keep the merged masks.
-            skip_bad: leave out images that cannot be read and note why in the result's `bad`; otherwise they raise.
+            images: Files, folders, glob patterns, zips, members of zips, and images in memory as in `predict`.
+            batch_size: Images of one shape that run together; by default what suits the device.
+            tta: Test-time augmentation, as in `predict`.
+            crf: Refine the masks by a dense CRF.
+            probabilities: Keep the merged masks, as in `predict`.
+            skip_bad: Leave out images that cannot be read and list them in the result's `skipped`, instead of raising.
         """
-        choose = self.allowed(None)
         return PredictionStream(
-            as_sources(images),
-            lambda images: self._begin(images, choose, tta, crf, probabilities),
-            batch_size=self.engine.batch_size if batch_size is None else batch_size,
-            in_flight=self.engine.in_flight,
+            self,
+            find_sources(images),
+            batch_size=batch_size,
+            tta=tta,
+            crf=crf,
+            probabilities=probabilities,
             skip_bad=skip_bad,
         )
 
-    def allowed(self, tags: Sequence[str] | None) -> Choose:
-        """What decides which classes an image may have: its tags if they are given, otherwise its scores."""
+    def _rules(self, tags: Sequence[str] | None) -> ClassRules:
+        """Rule for the classes of an image: its tags if they are given, otherwise its scores."""
         if tags is None:
-            return lambda scores: {PREDICTED_TAGS: self.settings.kept_classes(scores)}
+            return {PREDICTED_TAGS: self.settings.threshold_rule(len(self.classes))}
         tags = [tags] if isinstance(tags, str) else tags
         for tag in tags:
             if tag not in self.classes:
                 raise unknown_name("tag", tag, self.classes)
-        kept = tuple(k for k, name in enumerate(self.classes) if name in tags)
-        return lambda _: {TRUE_TAGS: kept}
+        return {TRUE_TAGS: FixedClasses(tuple(k for k, name in enumerate(self.classes) if name in tags))}
 
-    def _begin(
-        self, images: Sequence[Decoded], choose: Choose, tta: bool, crf: bool, probabilities: bool | None
-    ) -> Callable[[], list[Prediction]]:
-        height, width = images[0].pixels.shape[:2]
-        settings = self.settings if tta else self.settings.single_scale
-        settings = self.engine.fit_scales(settings, height * width)
-        arrays = [image.pixels for image in images]
-        found = self.engine.begin(arrays, [choose] * len(arrays), settings, crf=crf, keep_planes=probabilities)
-        return lambda: [
-            Prediction(
-                name=image.name,
-                path=image.path,
-                mask=result.mask,
-                scores=dict(zip(self.classes, scores, strict=True)),
-                image=image.pixels,
-                model=self.description,
-                protocol=protocol,
-                settings=settings,
-                crf=crf,
-                kept=result.kept,
-                _planes=None if result.planes is None else result.planes.numpy(),
-            )
-            for image, (scores, results) in zip(images, found(), strict=True)
-            for protocol, result in results.items()
-        ]
+    def _predict(
+        self, samples: Iterable[Sample[ImageSource]], *, tta: bool, crf: bool, batch_size: int | None
+    ) -> Iterator[Prediction]:
+        settings = self.settings.for_tta(tta)
+        for sample, result in run_pipeline(self.engine, samples, settings, crf=crf, batch_size=batch_size):
+            yield self._prediction(sample, result, crf)
+
+    def _prediction(self, sample: Sample[ImageSource], result: ImageResult, crf: bool) -> Prediction:
+        ((protocol, segmentation),) = result.segmentations.items()
+        return Prediction(
+            name=sample.key.name,
+            path=sample.key.path,
+            mask=segmentation.mask,
+            scores=dict(zip(self.classes, result.scores, strict=True)),
+            image=sample.image,
+            model=self.description,
+            protocol=protocol,
+            settings=result.settings,
+            crf=crf,
+            class_indices=segmentation.classes,
+            _probs=None if segmentation.probs is None else segmentation.probs.numpy(),
+        )
+
+
+class PredictionStream(Iterable[Prediction]):
+    """Predictions in the order of the images; only a few exist at a time.
+
+    Attributes:
+        skipped: Why each image that could not be read was left out, one line each; complete once the stream has ended.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        sources: Sequence[ImageSource],
+        *,
+        batch_size: int | None,
+        tta: bool,
+        crf: bool,
+        probabilities: bool | None,
+        skip_bad: bool,
+    ) -> None:
+        self.skipped: list[str] = []
+        self._predictor, self._sources = predictor, sources
+        self._batch_size, self._tta, self._crf = batch_size, tta, crf
+        self._probabilities, self._skip_bad = probabilities, skip_bad
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        self.skipped.clear()
+        return self._predictor._predict(self._samples(), tta=self._tta, crf=self._crf, batch_size=self._batch_size)
+
+    def _samples(self) -> Iterator[Sample[ImageSource]]:
+        rules = self._predictor._rules(None)
+        for source, image in read_ahead(_read, self._sources, size=_num_bytes):
+            if not isinstance(image, DataError):
+                yield Sample(source, image, rules, self._probabilities)
+            elif self._skip_bad:
+                self.skipped.append(str(image))
+            else:
+                raise DataError(str(image), "or skip such images by {skip_bad}")
+
+
+def _read(source: ImageSource) -> tuple[ImageSource, Pixels | DataError]:
+    try:
+        return source, source.read()
+    except DataError as error:
+        return source, error  # raised here, it would end the stream even where bad images are skipped
+
+
+def _num_bytes(read: tuple[ImageSource, Pixels | DataError]) -> int:
+    return 0 if isinstance(read[1], DataError) else read[1].nbytes

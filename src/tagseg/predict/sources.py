@@ -1,122 +1,132 @@
-"""Which images are meant: files, folders, patterns, zips and their members, or images already in memory."""
+"""Images to predict: files, folders, glob patterns, zips and their members, or images in memory."""
 
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from typing_extensions import TypeIs
 
 from tagseg.data.dataset import Pixels
 from tagseg.data.files import FileRef, Place
 from tagseg.data.images import SUFFIXES, decode, to_rgb, upright, without_ending
 from tagseg.errors import DataError
 
-InMemory = Image.Image | NDArray[np.generic] | Tensor
+MemoryInput = Image.Image | NDArray[np.generic] | Tensor | bytes | BinaryIO
+ImageInput = str | Path | MemoryInput
 
 
 @dataclass(frozen=True)
-class ImageFile:
-    """An image by the name that its results will have, and its file."""
+class FileSource:
+    """An image file, with the name that its results get."""
 
     name: str
     file: FileRef
 
     @property
     def path(self) -> str:
-        """Where it lies; a member of a zip as `photos.zip:cats/1.jpg`."""
+        """Path of the file; a member of a zip as `photos.zip:cats/1.jpg`."""
         return str(self.file)
 
     def read(self) -> Pixels:
-        """The image as RGB, [H, W, 3]."""
+        """Decode to RGB, [H, W, 3]."""
         return decode(self.file.read(), str(self.file))
 
 
 @dataclass(frozen=True)
-class MemoryImage:
-    """An image that is no file."""
+class MemorySource:
+    """An image in memory."""
 
     name: str
-    image: InMemory
-    path: str | None = None  # it has none
+    image: MemoryInput
+    path: None = None
 
     def read(self) -> Pixels:
-        """The image as RGB, [H, W, 3]."""
+        """Convert to RGB, [H, W, 3]."""
         if isinstance(self.image, Image.Image):
             return np.array(to_rgb(upright(self.image.copy())))
         if isinstance(self.image, Tensor):
             values = self.image.detach().cpu()
             return _array_to_rgb((values.movedim(0, -1) if values.dim() == 3 else values).numpy(), "[3, H, W]")
-        return _array_to_rgb(self.image, "[H, W, 3]")
+        if isinstance(self.image, np.ndarray):
+            return _array_to_rgb(self.image, "[H, W, 3]")
+        return decode(self.image if isinstance(self.image, bytes) else self.image.read(), self.name)
 
 
-ImageSource = ImageFile | MemoryImage
+ImageSource = FileSource | MemorySource
 
 
-def as_sources(images: str | Path | InMemory | Iterable[str | Path | InMemory]) -> list[ImageSource]:
-    """Images of all kinds, mixed, as sources to read one by one: each file once, in the arguments' order.
+def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]:
+    """List images of all kinds, each file once, in the order of the arguments.
 
-    An image is named by its path below the folder or zip that was given, without its ending.
+    An image is named by its path below the folder or zip that was given, without its suffix.
 
     Args:
-        images: files, folders (with all folders in them), zips, members of zips as `photos.zip:cats/1.jpg`, patterns
+        images: Files, folders (searched recursively), zips, members of zips as `photos.zip:cats/1.jpg`, glob patterns
             such as `photos/*.jpg`, and images in memory.
     """
-    if isinstance(images, str | Path | Image.Image | np.ndarray | Tensor):
-        images = [images]
+    listed: Iterable[ImageInput] = [images] if isinstance(images, str | Path) or _is_in_memory(images) else images
     sources: dict[FileRef | int, ImageSource] = {}
-    for image in images:
+    for image in listed:
         if isinstance(image, str | Path):
-            for found in _expand(Path(image).expanduser()):
-                sources.setdefault(found.file, found)
-        elif isinstance(image, Image.Image | np.ndarray | Tensor):
-            sources[len(sources)] = MemoryImage(f"image-{len(sources) + 1:04d}", image)
+            for source in _expand(Path(image).expanduser()):
+                sources.setdefault(source.file, source)
+        elif _is_in_memory(image):
+            sources[len(sources)] = MemorySource(f"image-{len(sources) + 1:04d}", image)
         else:
-            raise ValueError(f"an image is a path, a PIL image, a numpy array or a tensor, got {type(image).__name__}")
+            raise DataError(
+                "an image is a path, PIL image, array, tensor, bytes or file object, got " + type(image).__name__
+            )
     if not sources:
-        raise DataError("no images were named; give files, folders, zips or patterns such as photos/*.jpg")
+        raise DataError("no images were given", "give files, folders, zips or patterns such as photos/*.jpg")
     return list(sources.values())
 
 
-def _expand(path: Path) -> list[ImageFile]:
+def _is_in_memory(image: object) -> TypeIs[MemoryInput]:
+    return isinstance(image, Image.Image | np.ndarray | Tensor | bytes) or hasattr(image, "read")
+
+
+def _expand(path: Path) -> list[FileSource]:
     if path.is_dir():
         return _all_in(path, "folder")
     if path.is_file():
-        return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_one(FileRef(path), path.name)]
+        return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_file_source(FileRef(path), path.name)]
     zip_path, _, member = str(path).rpartition(":")
     if member and zipfile.is_zipfile(zip_path):
         file = Place(Path(zip_path)).find(member)
         if file is None:
-            raise DataError(f"{zip_path}: holds no image {member}; check its name")
-        return [_one(file, member)]
+            raise DataError(f"{zip_path}: has no image {member}", "check its name")
+        return [_file_source(file, member)]
     if has_magic(str(path)):
         matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        images = [match for match in matches if match.is_file() and match.suffix.lower() in SUFFIXES]
-        if not images:
-            raise DataError(f"{path}: no image matches this pattern; {_endings()}")
-        return [_one(FileRef(match), match.name) for match in images]
-    raise DataError(f"{path}: does not exist; name an image, a folder, a zip or a pattern such as photos/*.jpg")
+        files = [match for match in matches if match.is_file() and match.suffix.lower() in SUFFIXES]
+        if not files:
+            raise DataError(f"{path}: no image matches this pattern", _suffix_advice())
+        return [_file_source(FileRef(file), file.name) for file in files]
+    raise DataError(f"{path}: does not exist", "name an image, a folder, a zip or a pattern such as photos/*.jpg")
 
 
-def _all_in(path: Path, kind: str) -> list[ImageFile]:
-    files: Sequence[tuple[PurePosixPath, FileRef]] = list(Place(path).files.items())
+def _all_in(path: Path, kind: str) -> list[FileSource]:
+    files = Place(path).files
     if not files:
-        raise DataError(f"{path}: this {kind} holds no images; {_endings()}")
-    return [_one(file, str(name)) for name, file in files]
+        raise DataError(f"{path}: this {kind} has no images", _suffix_advice())
+    return [_file_source(file, str(name)) for name, file in files.items()]
 
 
-def _one(file: FileRef, name: str) -> ImageFile:
+def _file_source(file: FileRef, name: str) -> FileSource:
     # Results are written below a folder by this name, so it must not lead out of it.
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
-    return ImageFile(str(without_ending(PurePosixPath(*parts))), file)
+    return FileSource(str(without_ending(PurePosixPath(*parts))), file)
 
 
-def _endings() -> str:
-    return f"images end in {', '.join(sorted(SUFFIXES))}"
+def _suffix_advice() -> str:
+    return f"image files end in {', '.join(sorted(SUFFIXES))}"
 
 
 def _array_to_rgb(values: NDArray[np.generic], expected: str) -> Pixels:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tagseg.data.dataset import Pixels
-from tagseg.predict.overlay import blend
+from tagseg.predict.render import blend
 from tagseg.report.stages import Labels
 
 _LONGEST, _SHORTEST = 320, 64

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tagseg.evaluation.evaluation import Evaluation
+from tagseg.evaluation.result import Evaluation
 from tagseg.report.markup import Markup, element
 from tagseg.report.run import Run
 from tagseg.report.scores import PROTOCOLS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.mask_dataset import MaskDataset
-from tagseg.evaluation.evaluation import Evaluation
+from tagseg.evaluation.result import Evaluation
 from tagseg.report.curves import curves
 from tagseg.report.gallery import gallery
 from tagseg.report.markup import Markup, element

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tagseg.evaluation.confusion import ConfusionMatrix, mean
-from tagseg.evaluation.evaluation import EVALUATION_FILE, Evaluation
-from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.evaluation.metrics import ConfusionMatrix, mean
+from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.report.heat_map import MOST_CLASSES, heat_map
 from tagseg.report.markup import Markup, element, percent
 from tagseg.report.run import Run

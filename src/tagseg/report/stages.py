@@ -60,7 +60,7 @@ def stages_of(run: Run, data: ImageDataset, index: int) -> Stages:
     # The masks of CAM are divided by their maximum at full size; the method's are refined at the network's own stride.
     out = network(network.normalise(seen), full_size=run.is_cam)
     scores = tuple(out.scores[0].sigmoid().tolist())
-    kept = run.predictor.settings.kept_classes(scores)
+    kept = run.predictor.settings.threshold_rule(len(scores)).select(scores)
     masks, refined, pseudo = out.masks, None, None
     if run.is_cam:
         # Each mask of CAM reaches 1 somewhere, so classes that are not there have to be left out.

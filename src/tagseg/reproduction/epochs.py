@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tagseg.api import MOST_MEASURED
-from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.reproduction.markdown import MISSING, as_markdown, wrapped
 from tagseg.training.journal import read_journal
 from tagseg.training.recipe import Recipe

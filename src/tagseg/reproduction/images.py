@@ -7,8 +7,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.mask_dataset import IGNORE
 from tagseg.predict import load
-from tagseg.predict.palette import palette, to_indexed
-from tagseg.predict.tiles import Mask
+from tagseg.predict.render import mask_image, palette
+from tagseg.predict.tiling import Mask
 from tagseg.report.stages import evenly_spaced
 from tagseg.source import DataSource
 
@@ -71,7 +71,7 @@ def _sheet(shown: dict[str, list[Mask]], names: tuple[str, ...]) -> Image.Image:
 
 def _tile(mask: Mask) -> Image.Image:
     """A mask in its colours, as large as its place allows."""
-    image = to_indexed(mask).convert("RGB")
+    image = mask_image(mask).convert("RGB")
     factor = _SIDE / max(image.size)
     size = (max(1, round(factor * image.width)), max(1, round(factor * image.height)))
     return image.resize(size, Image.Resampling.NEAREST)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tagseg.evaluation import Evaluation
-from tagseg.evaluation.confusion import mean
+from tagseg.evaluation.metrics import mean
 from tagseg.reproduction.measurements import MEASUREMENTS, read_measurement
 from tagseg.reproduction.table import Cell, Figure, PaperTable
 

@@ -61,7 +61,7 @@ def read_measurement(run: Path, name: str) -> Evaluation | None:
         found = Evaluation.from_json(path.read_text())
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path}: is not an evaluation of this version; {_AGAIN}") from error
-    paper = InferenceSettings() if wanted.tta else InferenceSettings().single_scale
+    paper = InferenceSettings().for_tta(wanted.tta)
     thresholds_from = "paper" if wanted.threshold is not None else "tags"
     last = found.model["name"] == Path(CHECKPOINT_FILE).stem
     has = (found.settings.scales, found.settings.flip, found.crf, found.settings.thresholds_from, last)

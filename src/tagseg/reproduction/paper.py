@@ -1,7 +1,7 @@
 """The paper's tables and figures (CVPR 2020, with its supplement), and which of our runs answers each."""
 
 from tagseg.data.voc import VOC_CLASSES
-from tagseg.predict.segment import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.reproduction.table import Cell, Figure, PaperTable
 
 

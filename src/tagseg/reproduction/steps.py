@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tagseg.api import evaluate, train
-from tagseg.evaluation.evaluation import EVALUATION_FILE
+from tagseg.evaluation.result import EVALUATION_FILE
 from tagseg.models.files import MODEL_FILE, read_notes
 from tagseg.predict.settings import NOTE, InferenceSettings
 from tagseg.reproduction.folder import VocSources

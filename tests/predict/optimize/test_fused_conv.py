@@ -6,7 +6,7 @@ import torch
 from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, nn
 
-from tagseg.predict.optimize.unplanned import Unplanned
+from tagseg.predict.optimize.fused_conv import FusedConv2d
 from tests.conftest import KERNEL_DEVICE
 
 CONVOLUTIONS = {
@@ -54,8 +54,8 @@ def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x
 @pytest.mark.parametrize("limit", [None, inf, 0.5])
 def test_is_the_convolution(name: str, size: tuple[int, int], limit: float | None) -> None:
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
-    assert Unplanned.fits(conv)
-    assert_is_the_convolution(Unplanned(conv, limit=limit), conv, some_maps(conv.in_channels, *size), limit)
+    assert FusedConv2d.supports(conv)
+    assert_is_the_convolution(FusedConv2d(conv, limit=limit), conv, some_maps(conv.in_channels, *size), limit)
 
 
 @torch.no_grad()
@@ -66,27 +66,27 @@ def test_the_kernel_is_the_convolution(
     name: str, limit: float | None, enough: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
-    from tagseg.predict.optimize import _conv_triton
-    from tagseg.predict.optimize._conv_triton import convolve
+    from tagseg.predict.optimize import _fused_conv_triton
+    from tagseg.predict.optimize._fused_conv_triton import convolve
 
-    monkeypatch.setattr(_conv_triton, "_ENOUGH", enough)  # large tiles wherever they can be, or small ones alone
-    monkeypatch.setattr(_conv_triton, "_FAR", enough)  # and offsets of 64 bits, or of 32
+    monkeypatch.setattr(_fused_conv_triton, "_MIN_PROGRAMS", enough)  # large tiles, or small ones
+    monkeypatch.setattr(_fused_conv_triton, "_MAX_INT32_VALUES", enough)  # and offsets of 64 bits, or of 32
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
-    unplanned = Unplanned(conv, limit=limit)
+    fused = FusedConv2d(conv, limit=limit)
     x = some_maps(conv.in_channels, 9, 12)
-    assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, limit)
+    assert_is_the_convolution(lambda x, added: convolve(x, fused, added), conv, x, limit)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["1x1", "3x3, dilated", "depthwise"])
 def test_a_kept_kernel_suits_the_next_maps(name: str) -> None:
     pytest.importorskip("triton")
-    from tagseg.predict.optimize._conv_triton import convolve
+    from tagseg.predict.optimize._fused_conv_triton import convolve
 
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
-    unplanned, channels = Unplanned(conv), conv.in_channels
+    fused, channels = FusedConv2d(conv), conv.in_channels
     for x in (some_maps(channels, 9, 12), some_maps(channels, 6, 7), not_aligned(channels, 6, 7)):
-        assert_is_the_convolution(lambda x, added: convolve(x, unplanned, added), conv, x, None)
+        assert_is_the_convolution(lambda x, added: convolve(x, fused, added), conv, x, None)
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_a_kept_kernel_suits_the_next_maps(name: str) -> None:
     [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"), nn.Conv2d(4, 4, 3, padding_mode="reflect")],
 )
 def test_other_convolutions_stay_as_they_are(conv: nn.Conv2d) -> None:
-    assert not Unplanned.fits(conv)
+    assert not FusedConv2d.supports(conv)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sklearn.metrics import confusion_matrix, jaccard_score, precision_score, recall_score
 
-from tagseg.evaluation.confusion import ConfusionMatrix, mean
+from tagseg.evaluation.metrics import ConfusionMatrix, mean
 
 
 @given(classes=st.integers(2, 25), seed=st.integers(0, 1000))

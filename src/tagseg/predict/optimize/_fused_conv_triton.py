@@ -1,4 +1,4 @@
-"""A convolution as one Triton kernel: the product of all patches with the weights, without the patches in memory."""
+"""Fused convolution as one Triton kernel: implicit patches times weights, plus bias, residual and ReLU."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,60 +9,60 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from tagseg.predict.optimize.unplanned import Unplanned
+    from tagseg.predict.optimize.fused_conv import FusedConv2d
 
 _LAYOUT = torch.channels_last
-# What a program computes, pixels times outputs, and its warps. A large tile asks least for each product; a small one
-# keeps all processors of a GPU busy where there is little to compute.
+# Pixels and output channels of a program, and its warps. Large tiles load least for each product; small ones keep all
+# processors of a GPU busy where there is little to compute.
 _TILES = ((128, 256, 8), (128, 128, 4), (64, 64, 4))
-_ENOUGH = 128  # programs, for about as many processors
-_STAGES, _BYTES = 3, 128  # how many loads are under way, and of how many bytes of each pixel
+_MIN_PROGRAMS = 128  # for about as many processors
+_STAGES, _BYTES = 3, 128  # loads in flight, and bytes of each pixel that one load reads
 _DEPTHWISE = (32, 64)
-_FAR = 2**31  # values; to tell so many apart takes more than 32 bits
+_MAX_INT32_VALUES = 2**31  # offsets of larger tensors need 64 bits
 
 
-def convolve(x: Tensor, conv: "Unplanned", added: Tensor | None) -> Tensor:
-    """Convolve maps [B, C, h, w] in the channels-last layout, which the result has too.
+def convolve(x: Tensor, conv: "FusedConv2d", residual: Tensor | None) -> Tensor:
+    """Convolve channels-last maps; the output is channels last too.
 
     Args:
-        x: the maps.
-        conv: the convolution.
-        added: what is added to the result, before the ReLU if there is one.
+        x: Maps, [B, C, h, w].
+        conv: Convolution.
+        residual: Added to the output, before the ReLU if there is one.
     """
     matrix = conv.matrix
-    if x.dtype is not matrix.dtype:  # asking is cheaper than a cast that does nothing
+    if x.dtype is not matrix.dtype:  # the check is cheaper than a cast that does nothing
         x = x.to(matrix.dtype)
     x = x.contiguous(memory_format=_LAYOUT)
     batch, channels, height, width = x.shape
-    (top, left), (out_height, out_width) = conv.places(height, width)
+    (top, left), (out_height, out_width) = conv.output_geometry(height, width)
     outputs = matrix.shape[1]
     shape = batch, outputs, out_height, out_width
     result = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_LAYOUT)
-    if added is not None and added.shape == shape:
-        part, limit = added.contiguous(memory_format=_LAYOUT), conv.limit
+    if residual is not None and residual.shape == shape:
+        fused_residual, limit = residual.contiguous(memory_format=_LAYOUT), conv.limit
     else:
-        part, limit = None, conv.limit if added is None else None
-    pixels, wide = batch * out_height * out_width, x.numel() >= _FAR
+        fused_residual, limit = None, conv.limit if residual is None else None
+    pixels, wide = batch * out_height * out_width, x.numel() >= _MAX_INT32_VALUES
     common: tuple[object, ...] = (
-        x, matrix, conv.bias, part, result, height, width, out_height, out_width, pixels, channels, outputs,
+        x, matrix, conv.bias, fused_residual, result, height, width, out_height, out_width, pixels, channels, outputs,
         top, left, *conv.stride, *conv.dilation, *conv.kernel_size, limit, wide,
     )  # fmt: skip
-    own: tuple[object, ...]  # what the one kernel has and the other has not
+    specific: tuple[object, ...]  # arguments of one of the two kernels
     if conv.depthwise:
-        rows, columns = own = _DEPTHWISE
+        rows, columns = specific = _DEPTHWISE
         kernel, options = _convolve_depthwise, {}
     else:
         rows, columns, warps = _tile(pixels, outputs, x.device)
         step = _BYTES // x.element_size()
         even = channels % step == outputs % columns == 0
-        own = conv.pointwise, even, _precision(x.device), rows, columns, step
+        specific = conv.pointwise, even, _precision(x.device), rows, columns, step
         kernel, options = _convolve, {"num_warps": warps, "num_stages": _STAGES}
     grid = _parts(pixels, rows), _parts(outputs, columns), 1
     with torch.cuda.device_of(x):  # kernels start on the current GPU, which may be another
-        kernel[grid](*common, *own, **options)
-    if added is None or part is not None:
+        kernel[grid](*common, *specific, **options)
+    if residual is None or fused_residual is not None:
         return result
-    return conv.activate(result + added)  # one of the two is spread over the other's map
+    return conv.activate(result + residual)  # one of the two is broadcast over the other
 
 
 def _parts(whole: int, part: int) -> int:
@@ -70,17 +70,17 @@ def _parts(whole: int, part: int) -> int:
 
 
 def _tile(pixels: int, outputs: int, device: torch.device) -> tuple[int, int, int]:
-    """The largest tile of which there are enough, or else the smallest."""
-    fitting = _fitting_tiles(device)
-    for rows, columns, warps in fitting:
-        if columns <= outputs and _parts(pixels, rows) * _parts(outputs, columns) >= _ENOUGH:
+    """The largest tile that gives enough programs, or else the smallest."""
+    tiles = _fitting_tiles(device)
+    for rows, columns, warps in tiles:
+        if columns <= outputs and _parts(pixels, rows) * _parts(outputs, columns) >= _MIN_PROGRAMS:
             return rows, columns, warps
-    return fitting[-1]
+    return tiles[-1]
 
 
 @cache
 def _fitting_tiles(device: torch.device) -> list[tuple[int, int, int]]:
-    """Those that the memory of a processor holds; the smallest fits everywhere."""
+    """Tiles that fit into shared memory; the smallest fits everywhere."""
     if device.type == "cpu":  # Triton's interpreter
         return list(_TILES)
     memory = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 2**16)  # AMD's has none
@@ -90,27 +90,27 @@ def _fitting_tiles(device: torch.device) -> list[tuple[int, int, int]]:
 
 @cache
 def _precision(device: torch.device) -> str:
-    """How float32 is multiplied: three products of its parts where there is TF32, which alone would round all down."""
-    has_parts = device.type == "cuda" and not torch.version.hip and torch.cuda.get_device_capability(device) >= (8, 0)
-    return "tf32x3" if has_parts else "ieee"
+    """Multiplication of float32: three TF32 products where there is TF32, since one alone would lose precision."""
+    has_tf32 = device.type == "cuda" and not torch.version.hip and torch.cuda.get_device_capability(device) >= (8, 0)
+    return "tf32x3" if has_tf32 else "ieee"
 
 
-# Triton would else compile anew for sizes that are 1 or a multiple of 16.
-_ANY = [
+# Without this Triton would compile again for sizes that are 1 or a multiple of 16.
+_SIZES = [
     "height", "width", "out_height", "out_width", "pixels",
     *(f"{name}_{axis}" for name in ("first", "stride", "dilation") for axis in "yx"),
 ]  # fmt: skip
 
 
-@triton.jit(do_not_specialize=_ANY)  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=_SIZES)  # type: ignore[untyped-decorator]
 def _convolve(  # type: ignore[no-untyped-def]
-    x, matrix, bias, added, result, height, width, out_height, out_width, pixels, channels, outputs,
+    x, matrix, bias, residual, result, height, width, out_height, out_width, pixels, channels, outputs,
     first_y, first_x, stride_y, stride_x, dilation_y, dilation_x,
     taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr, wide: tl.constexpr,
     pointwise: tl.constexpr, even: tl.constexpr, precision: tl.constexpr,
     block_pixels: tl.constexpr, block_outputs: tl.constexpr, block_channels: tl.constexpr,
 ):  # fmt: skip
-    """The fewer instructions stand between two products, the faster it is: hence the cases that do without some."""
+    """Cases that need fewer instructions between two products have branches of their own."""
     pixel = tl.program_id(0) * block_pixels + tl.arange(0, block_pixels)
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
     lane = tl.arange(0, block_channels)
@@ -119,7 +119,7 @@ def _convolve(  # type: ignore[no-untyped-def]
     )
     total = tl.zeros([block_pixels, block_outputs], tl.float32)
     tap, first = 0, 0
-    # One loop over taps and channels together, so that the next loads start while the last ones are multiplied.
+    # One loop over taps and channels, so that the next loads start while the last ones are multiplied.
     for _ in range(taps_y * taps_x * tl.cdiv(channels, block_channels)):
         channel = first + lane
         down, across = tap // taps_x * dilation_y, tap % taps_x * dilation_x
@@ -141,7 +141,7 @@ def _convolve(  # type: ignore[no-untyped-def]
         if not pointwise:
             over = first >= channels
             tap, first = tl.where(over, tap + 1, tap), tl.where(over, 0, first)
-    _finish(total, bias, added, result, pixel, output, pixels, outputs, limit)
+    _finish(total, bias, residual, result, pixel, output, pixels, outputs, limit)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -149,7 +149,7 @@ def _corners(  # type: ignore[no-untyped-def]
     pixel, height, width, out_height, out_width, first_y, first_x, stride_y, stride_x,
     wide: tl.constexpr, pointwise: tl.constexpr,
 ):  # fmt: skip
-    """Where the first tap of each output pixel lies: its row, its column, and its number among all pixels."""
+    """Position of the first tap of each output pixel: its row, its column, and its index among all pixels."""
     kind: tl.constexpr = tl.int64 if wide else tl.int32
     if pointwise:
         top, left, corner = pixel, pixel, pixel.to(kind)
@@ -159,9 +159,9 @@ def _corners(  # type: ignore[no-untyped-def]
     return top, left, corner
 
 
-@triton.jit(do_not_specialize=_ANY)  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=_SIZES)  # type: ignore[untyped-decorator]
 def _convolve_depthwise(  # type: ignore[no-untyped-def]
-    x, matrix, bias, added, result, height, width, out_height, out_width, pixels, channels, outputs,
+    x, matrix, bias, residual, result, height, width, out_height, out_width, pixels, channels, outputs,
     first_y, first_x, stride_y, stride_x, dilation_y, dilation_x,
     taps_y: tl.constexpr, taps_x: tl.constexpr, limit: tl.constexpr, wide: tl.constexpr,
     block_pixels: tl.constexpr, block_outputs: tl.constexpr,
@@ -172,7 +172,7 @@ def _convolve_depthwise(  # type: ignore[no-untyped-def]
         pixel, height, width, out_height, out_width, first_y, first_x, stride_y, stride_x, wide, False
     )
     total = tl.zeros([block_pixels, block_outputs], tl.float32)
-    for tap in tl.static_range(taps_y * taps_x):  # all loads at once: there is little to multiply meanwhile
+    for tap in tl.static_range(taps_y * taps_x):  # unrolled: there is little to multiply while loads run
         down, across = tap // taps_x * dilation_y, tap % taps_x * dilation_x
         y, x_ = top + down, left + across
         inside = (pixel < pixels) & (y >= 0) & (y < height) & (x_ >= 0) & (x_ < width)
@@ -183,19 +183,19 @@ def _convolve_depthwise(  # type: ignore[no-untyped-def]
         )
         weights = tl.load(matrix + tap * outputs + output, mask=output < outputs, other=0.0)
         total += values.to(tl.float32) * weights.to(tl.float32)[None, :]
-    _finish(total, bias, added, result, pixel, output, pixels, outputs, limit)
+    _finish(total, bias, residual, result, pixel, output, pixels, outputs, limit)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _finish(total, bias, added, result, pixel, output, pixels, outputs, limit: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add what is to be added, apply the ReLU if there is one, and store."""
+def _finish(total, bias, residual, result, pixel, output, pixels, outputs, limit: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Add bias and residual, apply the ReLU if there is one, and store."""
     if bias is not None:
         total += tl.load(bias + output, mask=output < outputs, other=0.0).to(tl.float32)[None, :]
     where = pixel.to(tl.int64)[:, None] * outputs + output[None, :]
     within = (pixel < pixels)[:, None] & (output < outputs)[None, :]
-    if added is not None:
-        total += tl.load(added + where, mask=within, other=0.0).to(tl.float32)
+    if residual is not None:
+        total += tl.load(residual + where, mask=within, other=0.0).to(tl.float32)
     if limit is not None:
-        total = tl.where(total < 0, 0.0, total)  # what is not a number stays so
+        total = tl.where(total < 0, 0.0, total)  # keeps NaN
         total = tl.where(total > limit, limit, total)
     tl.store(result + where, total, mask=within)

@@ -12,7 +12,7 @@ from tagseg.models.backbones import build_backbone
 from tagseg.models.config import ModelConfig
 from tagseg.models.pooling import with_background
 from tagseg.predict.predictor import Predictor
-from tagseg.predict.tiles import OVERLAP, plan_tiles, ramps
+from tagseg.predict.tiling import OVERLAP, blend_weights, plan_tiles
 from tests.memory import PeakBytes
 from tests.predict.conftest import KEEP_ALL, wavy
 
@@ -39,7 +39,7 @@ def test_tiles_cover_the_image_and_overlap(height: int, width: int, side: int) -
         assert spans[0][0] == 0
         assert all(before[1] - after[0] >= OVERLAP for before, after in pairwise(spans))
         total = torch.zeros(spans[-1][1])
-        for (start, end), weights in zip(spans, ramps(spans), strict=True):
+        for (start, end), weights in zip(spans, blend_weights(spans), strict=True):
             assert (weights > 0).all()
             total[start:end] += weights
         assert torch.allclose(total, torch.ones_like(total))
@@ -89,7 +89,7 @@ def test_a_large_image_never_has_all_classes_in_memory() -> None:
 def test_tiles_that_are_not_remembered_are_seen_again(monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = Predictor(PixelByPixel(3), KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256)
     expected = predictor.predict(wavy(600, 256)).mask
-    monkeypatch.setattr("tagseg.predict.segment._MOST_VALUES", 4 * 256 * 256)
+    monkeypatch.setattr("tagseg.predict.engine._MAX_TTA_VALUES", 4 * 256 * 256)
     assert np.array_equal(predictor.predict(wavy(600, 256)).mask, expected)
 
 

@@ -34,5 +34,5 @@ def test_classes_that_are_not_kept_are_zero() -> None:
 def test_bad_input_names_the_value() -> None:
     with pytest.raises(ValueError, match="masks is empty"):
         tagseg.merge_scales([], (4, 4), flipped=[])
-    with pytest.raises(ValueError, match="one length, got 1 and 2"):
+    with pytest.raises(ValueError, match="the same length, got 1 and 2"):
         tagseg.merge_scales([torch.rand(3, 4, 4)], (4, 4), flipped=[True, False])

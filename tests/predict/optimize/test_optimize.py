@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import tagseg
 from tagseg.models import CAM, ModelConfig, Network
 from tagseg.models.backbones import Backbone
-from tagseg.predict.optimize.prepared import prepare
+from tagseg.predict.optimize import optimize_network
 from tests.compare import assert_close, relative_error
 from tests.conftest import KERNEL_DEVICE
 
@@ -166,52 +166,52 @@ BUILDS = [
 
 @pytest.mark.parametrize(("build", "left"), BUILDS)
 def test_the_form_for_gpus_says_the_same(build: Callable[[], Network], left: int) -> None:
-    assert_says_the_same(build, left, for_gpu=True)
+    assert_says_the_same(build, left, fused=True)
 
 
 @pytest.mark.parametrize("backbone", ["resnet50", "tf_efficientnet_lite0"])
 def test_the_form_for_cpus_says_the_same(backbone: str) -> None:
-    assert_says_the_same(partial(tagseg.build_model, backbone, 2), 0, for_gpu=False)
+    assert_says_the_same(partial(tagseg.build_model, backbone, 2), 0, fused=False)
 
 
 @pytest.mark.parametrize(("build", "left"), BUILDS)
 def test_the_form_for_cpus_says_the_same_in_half_precision(build: Callable[[], Network], left: int) -> None:
     torch.manual_seed(0)
     network = with_statistics(build())
-    prepared = prepare(network, half=True, for_gpu=False)
+    optimized = optimize_network(network, bfloat16=True, passes=("fold",))
     x = torch.rand(2, 3, 65, 80)
     with torch.inference_mode():
         exact = network(x).scores
         with torch.autocast("cpu", dtype=torch.bfloat16):
             rounding = relative_error(network(x).scores, exact)
-            found = prepared(x.to(memory_format=torch.channels_last)).scores
+            found = optimized(x.to(memory_format=torch.channels_last)).scores
     assert_close(found, exact, tolerance=1e-2 + 4 * rounding)
-    assert norms(prepared) == left
+    assert norms(optimized) == left
 
 
-def assert_says_the_same(build: Callable[[], Network], left: int, *, for_gpu: bool) -> None:
+def assert_says_the_same(build: Callable[[], Network], left: int, *, fused: bool) -> None:
     torch.manual_seed(0)
-    network = with_statistics(build()).to(KERNEL_DEVICE if for_gpu else "cpu")
-    prepared = prepare(network, half=False, for_gpu=for_gpu)
+    network = with_statistics(build()).to(KERNEL_DEVICE if fused else "cpu")
+    optimized = optimize_network(network, bfloat16=False, passes=("fold", "fuse") if fused else ("fold",))
     x = torch.rand(2, 3, 65, 80, device=network.mean.device)
     with torch.inference_mode():
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             expected = network(x)
-        rounded, found = network(x), prepared(x.to(memory_format=torch.channels_last))
+        rounded, found = network(x), optimized(x.to(memory_format=torch.channels_last))
     for name in ("logits", "scores"):  # not the masks: those of random weights jump where two classes are equal
         exact = getattr(expected, name)
         rounding = relative_error(getattr(rounded, name), exact)  # what TF32 costs the network itself on a GPU
         assert_close(getattr(found, name), exact, tolerance=1e-4 + 4 * rounding)
-    assert norms(prepared) == left
+    assert norms(optimized) == left
 
 
-def test_a_prepared_network_can_be_copied_and_sent() -> None:
+def test_a_optimized_network_can_be_copied_and_sent() -> None:
     network = tagseg.load().engine.network
-    prepared = prepare(network, half=False)
+    optimized = optimize_network(network, bfloat16=False)
     x = torch.rand(1, 3, 64, 64, device=network.mean.device)
     with torch.inference_mode():
-        expected = prepared(x).scores
-        for other in (deepcopy(prepared), pickle.loads(pickle.dumps(prepared))):
+        expected = optimized(x).scores
+        for other in (deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
             assert torch.equal(other(x).scores, expected)
 
 
@@ -219,7 +219,7 @@ def test_the_network_itself_stays_as_it_is() -> None:
     network = with_statistics(tagseg.build_model("resnet18", 2)).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     layouts = [value.stride() for value in network.state_dict().values()]
-    prepare(network, half=True)
+    optimize_network(network, bfloat16=True)
     assert network.training
     assert any(parameter.requires_grad for parameter in network.parameters())
     assert network.state_dict().keys() == before.keys()

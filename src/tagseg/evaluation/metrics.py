@@ -1,4 +1,4 @@
-"""Counts of which class was taken for which, pixel by pixel, and the measures that follow from them."""
+"""Metrics: the confusion matrix of pixels, and IoU, precision and recall per class."""
 
 from typing import Self
 
@@ -14,28 +14,28 @@ Floats = NDArray[np.float64]
 class ConfusionMatrix:
     """Pixels by their true class (rows) and their predicted class (columns); class 0 is the background.
 
-    A measure that would divide by 0 is NaN: the IoU of a class in neither the ground truth nor the prediction, the
-    precision of one that is never predicted, the recall of one that never occurs. Means leave NaN out.
+    A metric that would divide by 0 is NaN: the IoU of a class in neither the ground truth nor the prediction, the
+    precision of a class that is never predicted, the recall of a class that never occurs. Means ignore NaN.
 
     Args:
-        classes: how many, with the background.
-        counts: what was counted before, [classes, classes].
+        classes: Number of classes with the background.
+        counts: Initial counts, [classes, classes].
     """
 
     def __init__(self, classes: int, counts: NDArray[np.int64] | None = None) -> None:
         if not 1 <= classes <= IGNORE:
-            raise ValueError(f"masks of 8 bits tell 1 to {IGNORE} classes with the background, got {classes}")
+            raise ValueError(f"8-bit masks have 1 to {IGNORE} classes with the background, got {classes}")
         self.classes = classes
         self.counts = np.zeros((classes, classes), dtype=np.int64) if counts is None else counts.astype(np.int64)
         if self.counts.shape != (classes, classes):
             raise ValueError(f"counts must be [{classes}, {classes}], got {list(self.counts.shape)}")
 
     def update(self, prediction: NDArray[np.integer], ground_truth: NDArray[np.uint8]) -> None:
-        """Count one image.
+        """Count the pixels of one image.
 
         Args:
-            prediction: a class for each pixel, [H, W].
-            ground truth: the true ones; pixels of value 255 are not judged.
+            prediction: Class of each pixel, [H, W].
+            ground_truth: True classes, [H, W]; pixels of value 255 are ignored.
         """
         if prediction.shape != ground_truth.shape:
             raise ValueError(
@@ -46,8 +46,8 @@ class ConfusionMatrix:
             raise ValueError(
                 f"prediction must have the values 0 to {self.classes - 1}, got {prediction.min()} to {prediction.max()}"
             )
-        # Ignored pixels are counted in a row of their own, which is then left out: faster than to filter them.
-        # By torch and not by numpy, which would keep all other threads waiting.
+        # Ignored pixels are counted in a row that is then dropped, which is faster than filtering them. torch releases
+        # the GIL here, numpy does not.
         pairs = torch.from_numpy(ground_truth.astype(np.int32) * self.classes + prediction.astype(np.int32)).flatten()
         table = torch.bincount(pairs, minlength=256 * self.classes).view(256, self.classes).numpy()
         if unknown := [int(value) for value in np.flatnonzero(table[self.classes : IGNORE].any(1)) + self.classes]:
@@ -65,27 +65,27 @@ class ConfusionMatrix:
     @property
     def iou(self) -> Floats:
         """Intersection over union of each class, background first."""
-        return self._right / _or_nan(self.counts.sum(0) + self.counts.sum(1) - self._right)
+        return self._true_positives / _or_nan(self.counts.sum(0) + self.counts.sum(1) - self._true_positives)
 
     @property
     def precision(self) -> Floats:
-        """Of the pixels predicted as a class, the share that is."""
-        return self._right / _or_nan(self.counts.sum(0))
+        """True positives over predicted pixels of each class."""
+        return self._true_positives / _or_nan(self.counts.sum(0))
 
     @property
     def recall(self) -> Floats:
-        """Of a class's pixels, the share that was found."""
-        return self._right / _or_nan(self.counts.sum(1))
+        """True positives over true pixels of each class."""
+        return self._true_positives / _or_nan(self.counts.sum(1))
 
     @property
-    def _right(self) -> Floats:
+    def _true_positives(self) -> Floats:
         return self.counts.diagonal().astype(np.float64)
 
 
 def mean(values: Floats) -> float:
-    """The mean of all that is not NaN; NaN if nothing is left."""
-    counted = values[~np.isnan(values)]
-    return float(counted.mean()) if len(counted) else float("nan")
+    """Mean of the values that are not NaN; NaN if there are none."""
+    valid = values[~np.isnan(values)]
+    return float(valid.mean()) if len(valid) else float("nan")
 
 
 def _or_nan(counts: NDArray[np.float64]) -> Floats:

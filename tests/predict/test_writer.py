@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from tagseg.errors import DataError
-from tagseg.predict.palette import palette
 from tagseg.predict.predictor import Predictor
-from tagseg.predict.writing import write_predictions
+from tagseg.predict.render import palette
+from tagseg.predict.writer import write_predictions
 from tests.predict.conftest import wavy
 
 

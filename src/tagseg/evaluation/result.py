@@ -1,4 +1,4 @@
-"""The numbers of an evaluation, and how they are shown and kept."""
+"""Result of an evaluation: metrics per class and protocol, as a table and as JSON."""
 
 import json
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tagseg.evaluation.confusion import ConfusionMatrix, Floats, mean
+from tagseg.evaluation.metrics import ConfusionMatrix, Floats, mean
 from tagseg.predict.settings import InferenceSettings
 
 EVALUATION_FILE = "evaluation.json"
-_MEASURES = ("iou", "precision", "recall")
+_METRICS = ("iou", "precision", "recall")
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How well masks agree with the ground truth, under each protocol.
+    """Agreement of masks with the ground truth, under each protocol.
 
     Attributes:
         class_names: without the background.
@@ -45,23 +45,23 @@ class Evaluation:
     device: str
 
     def mean_iou(self, protocol: str, *, background: bool = True) -> float:
-        """The mean IoU over the classes that occur in the ground truth or the prediction.
+        """Mean IoU over the classes that occur in the ground truth or the prediction.
 
         Args:
             protocol: `predicted-tags` or `true-tags`.
-            background: count it as a class, as PASCAL VOC does.
+            background: Count it as a class, as PASCAL VOC does.
         """
         return mean(self.confusion[protocol].iou[0 if background else 1 :])
 
     @property
     def caveat(self) -> str:
-        """What a reader of the numbers has to know; empty where they need no warning."""
+        """Warning that belongs with the numbers; empty if there is none."""
         if self.settings.thresholds_from == "masks":
             return "TUNED ON MASKS: these settings were chosen on ground-truth masks, not on image tags alone"
         return ""
 
     def to_json(self) -> str:
-        """Everything as JSON; a measure that is not defined is null."""
+        """JSON of everything; an undefined metric is null."""
         return json.dumps(
             {
                 "model": dict(self.model),
@@ -73,14 +73,14 @@ class Evaluation:
                 "seconds": self.seconds,
                 "device": self.device,
                 "classes": list(self.class_names),
-                "protocols": {name: self._measures(matrix) for name, matrix in self.confusion.items()},
+                "protocols": {name: self._metrics(matrix) for name, matrix in self.confusion.items()},
             },
             indent=2,
         )
 
     @classmethod
     def from_json(cls, text: str) -> "Evaluation":
-        """The evaluation that `to_json` wrote; the measures follow from the confusion matrices."""
+        """Evaluation that `to_json` wrote; the metrics follow from the confusion matrices."""
         values = json.loads(text)
         classes = 1 + len(values["classes"])
         return cls(
@@ -99,23 +99,23 @@ class Evaluation:
         )
 
     def save(self, folder: str | Path) -> Path:
-        """Write evaluation.json into a folder, which is made if it does not exist."""
+        """Write evaluation.json into a folder, which is created if it does not exist."""
         path = Path(folder) / EVALUATION_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.to_json() + "\n")
         return path
 
     def print(self, console: Console | None = None) -> None:
-        """Show a table for people: one row per class, the protocols side by side."""
+        """Print a table: one row per class, the protocols side by side."""
         console = console or Console()
         table = Table(title=f"{self.model['name']}: {self.model['method']} on {self.model['backbone']}")
         table.add_column("class")
         for protocol in self.confusion:
-            # A protocol's name is never cut: numbers of the two must not be mixed up.
+            # A protocol's name is never truncated: numbers of the two must not be mixed up.
             table.add_column(f"{protocol}\nIoU", justify="right", style="bold", min_width=len(protocol))
             table.add_column("\nprec.", justify="right")
             table.add_column("\nrecall", justify="right")
-        columns = [getattr(matrix, measure) for matrix in self.confusion.values() for measure in _MEASURES]
+        columns = [getattr(matrix, metric) for matrix in self.confusion.values() for metric in _METRICS]
         for index, name in enumerate(("background", *self.class_names)):
             table.add_row(name, *(_percent(column[index]) for column in columns))
         table.add_section()
@@ -129,30 +129,30 @@ class Evaluation:
 
     def _notes(self) -> list[str]:
         settings = self.settings
-        thresholds = settings.threshold_list(len(self.class_names))
+        thresholds = settings.thresholds_per_class(len(self.class_names))
         reach = f"{min(thresholds):.3g}" + (f" to {max(thresholds):.3g}" if min(thresholds) != max(thresholds) else "")
         scales = ", ".join(f"{scale:g}" for scale in settings.scales)
         without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
             f"{self.images} images{without}; scales {scales}{' with flips' if settings.flip else ''}; "
-            f"CRF {'on' if self.crf else 'off'}; thresholds {reach}, chosen from {settings.thresholds_from}",
-            f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images a second",
+            f"CRF {'on' if self.crf else 'off'}; thresholds {reach}, chosen on {settings.thresholds_from}",
+            f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():
             counted = int((~np.isnan(matrix.iou)).sum())
             if counted < matrix.classes:
-                notes.append(f"{protocol}: {counted} of {matrix.classes} classes occur and count in the mean IoU")
+                notes.append(f"{protocol}: {counted} of {matrix.classes} classes occur and count towards the mean IoU")
         return notes
 
-    def _measures(self, matrix: ConfusionMatrix) -> dict[str, Any]:
+    def _metrics(self, matrix: ConfusionMatrix) -> dict[str, Any]:
         names = ("background", *self.class_names)
-        per_class = {measure: getattr(matrix, measure) for measure in _MEASURES}
+        per_class = {metric: getattr(matrix, metric) for metric in _METRICS}
         return {
-            "mean": {measure: _number(mean(values)) for measure, values in per_class.items()},
-            "mean_without_background": {measure: _number(mean(values[1:])) for measure, values in per_class.items()},
+            "mean": {metric: _number(mean(values)) for metric, values in per_class.items()},
+            "mean_without_background": {metric: _number(mean(values[1:])) for metric, values in per_class.items()},
             "classes_counted": int((~np.isnan(matrix.iou)).sum()),
             "per_class": {
-                name: {measure: _number(values[index]) for measure, values in per_class.items()}
+                name: {metric: _number(values[index]) for metric, values in per_class.items()}
                 for index, name in enumerate(names)
             },
             "confusion": matrix.counts.tolist(),

@@ -1,0 +1,182 @@
+"""Evaluate masks against the ground truth, under both protocols at once."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.mask_dataset import Mask, MaskDataset
+from tagseg.errors import DataError
+from tagseg.evaluation.metrics import ConfusionMatrix
+from tagseg.evaluation.result import Evaluation
+from tagseg.models.network import Network
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS, ClassRules, Segmentation
+from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
+from tagseg.predict.predictor import Predictor
+from tagseg.predict.settings import FixedClasses
+from tagseg.predict.tiling import Mask as PredictedMask
+
+PROTOCOLS = (PREDICTED_TAGS, TRUE_TAGS)
+_BATCH_SIZE = 8
+
+
+def evaluate(
+    model: Predictor | Network,
+    data: ImageDataset,
+    masks: MaskDataset,
+    *,
+    tta: bool = False,
+    crf: bool = False,
+    progress: bool = True,
+) -> Evaluation:
+    """Evaluate a model on images with ground-truth masks; the network runs once per image for both protocols.
+
+    Pixels of value 255 are ignored. Where a mask does not have the size of its image, the prediction is resized to it.
+
+    Args:
+        model: A predictor, or a network, which is then used with the paper's settings.
+        data: Images and their tags, with the model's classes in the model's order.
+        masks: Ground truth, opened with the same arguments; images without a mask are left out and counted.
+        tta: Test-time augmentation, as in the paper.
+        crf: Refine by a dense CRF, for each protocol apart.
+        progress: Show a progress bar.
+    """
+    predictor = as_predictor(model)
+    start = time.monotonic()
+    num_classes = 1 + len(predictor.classes)
+    threshold_rule = predictor.settings.threshold_rule(len(predictor.classes))
+    evaluated = segment_with_masks(
+        predictor,
+        data,
+        masks,
+        lambda index: {PREDICTED_TAGS: threshold_rule, TRUE_TAGS: labels_rule(data.tags[index])},
+        tta=tta,
+        crf=crf,
+        progress=progress,
+    )
+    confusion = {protocol: ConfusionMatrix(num_classes) for protocol in PROTOCOLS}
+    # Count in threads: this one has to keep a GPU busy.
+    for counts in read_ahead(partial(_count, num_classes), evaluated):
+        confusion = {protocol: matrix + counts[protocol] for protocol, matrix in confusion.items()}
+    num_images = len(images_with_masks(predictor, data, masks))
+    return Evaluation(
+        class_names=predictor.classes,
+        confusion=confusion,
+        images=num_images,
+        without_masks=len(data) - num_images,
+        settings=predictor.settings.for_tta(tta),
+        crf=crf,
+        model=predictor.description,
+        seconds=time.monotonic() - start,
+        device=_device_name(predictor.engine.device),
+    )
+
+
+@dataclass(frozen=True)
+class EvaluatedImage:
+    """Predicted masks of an image under each protocol, and its ground truth."""
+
+    segmentations: dict[str, Segmentation]
+    ground_truth: Mask
+
+
+def segment_with_masks(
+    predictor: Predictor,
+    data: ImageDataset,
+    masks: MaskDataset,
+    rules: Callable[[int], ClassRules],
+    *,
+    tta: bool,
+    crf: bool,
+    keep_probs: bool = False,
+    progress: bool,
+) -> Iterator[EvaluatedImage]:
+    """Segment all images that have a ground-truth mask.
+
+    Args:
+        predictor: Model.
+        data: Images and their tags.
+        masks: Ground truth.
+        rules: For the image at an index, the rule of each protocol.
+        tta: Test-time augmentation.
+        crf: Refine by a dense CRF.
+        keep_probs: Keep the merged masks of every image; otherwise only where the ground truth has another size.
+        progress: Show a progress bar.
+    """
+    indices = images_with_masks(predictor, data, masks)
+
+    def read(index: int) -> Sample[Mask]:
+        image, ground_truth = data.images.read(index), masks[data.names[index]]
+        return Sample(ground_truth, image, rules(index), keep_probs or image.shape[:2] != ground_truth.shape)
+
+    samples = read_ahead(read, indices, size=lambda sample: sample.image.nbytes + sample.key.nbytes)
+    tracked = track(samples, "Evaluating", len(indices), console=Console(stderr=True), disable=not progress)
+    settings = predictor.settings.for_tta(tta)
+    for sample, result in run_pipeline(predictor.engine, tracked, settings, crf=crf, batch_size=_BATCH_SIZE):
+        yield EvaluatedImage(result.segmentations, sample.key)
+
+
+def as_predictor(model: Predictor | Network) -> Predictor:
+    """A network alone is used with the paper's settings."""
+    return model if isinstance(model, Predictor) else Predictor(model)
+
+
+def images_with_masks(predictor: Predictor, data: ImageDataset, masks: MaskDataset) -> list[int]:
+    """Positions of the images that have a mask; classes of another order or name are refused."""
+    for kind, names in (("images' tags", data.classes), ("masks", masks.classes)):
+        if tuple(names) != predictor.classes:
+            raise DataError(
+                f"the {kind} have the classes {', '.join(names)}, but the model has {', '.join(predictor.classes)}",
+                "open them with the model's classes, in its order",
+            )
+    indices = [index for index, name in enumerate(data.names) if name in masks]
+    if not indices:
+        raise DataError(
+            f"none of the {len(data)} images has a mask (the first is {data.names[0]!r})",
+            "open the masks with the arguments of the dataset",
+        )
+    return indices
+
+
+def labels_rule(labels: Tensor | Sequence[float]) -> FixedClasses:
+    """Rule that keeps the classes of an image's labels, [C]."""
+    return FixedClasses(tuple(int(k) for k in torch.as_tensor(labels).nonzero().flatten()))
+
+
+def probs_at_size(segmentation: Segmentation, size: tuple[int, ...]) -> Tensor:
+    """Merged masks at the size of the ground truth, [1 + K, H, W]."""
+    assert segmentation.probs is not None
+    if segmentation.probs.shape[1:] == size:
+        return segmentation.probs
+    return F.interpolate(segmentation.probs[None], size=size, mode="bilinear", align_corners=False)[0]
+
+
+def mask_at_size(segmentation: Segmentation, size: tuple[int, ...]) -> PredictedMask:
+    """Mask at the size of the ground truth; where they differ, the merged masks are resized before the argmax."""
+    if segmentation.mask.shape == size:
+        return segmentation.mask
+    values = np.array([0, *(k + 1 for k in segmentation.classes)], dtype=segmentation.mask.dtype)
+    resized: PredictedMask = values[probs_at_size(segmentation, size).max(0).indices.numpy()]
+    return resized
+
+
+def _count(num_classes: int, image: EvaluatedImage) -> dict[str, ConfusionMatrix]:
+    """Count the pixels of one image; protocols that keep the same classes share a segmentation, counted once."""
+    counted: dict[int, ConfusionMatrix] = {}
+    for segmentation in image.segmentations.values():
+        if id(segmentation) not in counted:
+            matrix = counted[id(segmentation)] = ConfusionMatrix(num_classes)
+            matrix.update(mask_at_size(segmentation, image.ground_truth.shape), image.ground_truth)
+    return {protocol: counted[id(segmentation)] for protocol, segmentation in image.segmentations.items()}
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
