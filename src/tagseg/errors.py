@@ -3,8 +3,10 @@
 Whatever else is raised is a bug in tagseg, or a wrong argument to one of its functions (`ValueError`, `TypeError`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
@@ -81,3 +83,15 @@ def unknown_name(
     nearest = get_close_matches(str(name), [*known, *hidden], n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     return ConfigError(f"unknown {kind} {name!r}; known: {', '.join(known)}{more}.{hint}")
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn an error of the file system, such as a full disk or a missing permission, into one that names the path."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise ConfigError(
+            f"{path}: cannot be written ({reason})", "free some space, or choose another folder with {out}"
+        ) from error

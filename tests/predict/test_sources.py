@@ -48,9 +48,9 @@ def test_wrong_places_are_named(folder: Path) -> None:
         with pytest.raises(DataError, match=message):
             find_sources(argument)
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match="this folder has no images; images end in .bmp"):
+    with pytest.raises(DataError, match="this folder has no images; image files end in .bmp"):
         find_sources(folder / "empty")
-    with pytest.raises(DataError, match="no images were named"):
+    with pytest.raises(DataError, match="no images were given"):
         find_sources([])
 
 

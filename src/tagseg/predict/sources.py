@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from typing_extensions import TypeIs
 
 from tagseg.data.dataset import Pixels
 from tagseg.data.files import FileRef, Place
@@ -71,7 +70,8 @@ def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]
         images: Files, folders (searched recursively), zips, members of zips as `photos.zip:cats/1.jpg`, glob patterns
             such as `photos/*.jpg`, and images in memory.
     """
-    listed: Iterable[ImageInput] = [images] if isinstance(images, str | Path) or _is_in_memory(images) else images
+    is_single = isinstance(images, str | Path) or _is_in_memory(images)
+    listed = cast("Iterable[ImageInput]", [images] if is_single else images)
     sources: dict[FileRef | int, ImageSource] = {}
     for image in listed:
         if isinstance(image, str | Path):
@@ -88,7 +88,7 @@ def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]
     return list(sources.values())
 
 
-def _is_in_memory(image: object) -> TypeIs[MemoryInput]:
+def _is_in_memory(image: object) -> TypeGuard[MemoryInput]:
     return isinstance(image, Image.Image | np.ndarray | Tensor | bytes) or hasattr(image, "read")
 
 

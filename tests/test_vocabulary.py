@@ -1,0 +1,63 @@
+"""User-facing text uses the field's words: no private vocabulary in messages, help, docstrings or documents."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# Private word -> the field's word.
+REPLACED = {
+    r"\bpictures?\b": "image",
+    r"\bcut-?offs?\b": "threshold",
+    r"(?<!ground )(?<!ground-)\btruth\b": "ground truth, target mask",
+    r"\bone look\b|\blooks at\b": "single-scale; test-time augmentation",
+    r"--quality\b": "--tta",
+    r"\bteach(es)?\b": "train on, learn from",
+    r"\btags? that choose|tags of \d+ choose\b": "validation images (labels only)",
+    r"\bgoes on\b|\bgoing on from\b": "resume",
+    r"\ball that is random\b": "random seed",
+    r"\bepoch that is kept\b": "last checkpoint, best checkpoint",
+    r"\bwhat the network says\b|\bnothing that the model knows\b": "class scores; no known class found",
+    r"\bsee `load`, as for\b": "Device, as in `load`.",
+    r"\bof one's own\b": "your own",
+}
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [
+    *DOCUMENTS,
+    ROOT / "src" / "tagseg" / "default" / "README.md",
+    *sorted((ROOT / "src" / "tagseg" / "recipes").rglob("*.toml")),
+    *sorted((ROOT / "src" / "tagseg" / "report").rglob("*.j2")),
+]
+
+
+def strings(path: Path) -> Iterator[tuple[int, str]]:
+    """String constants of a module with their line: messages, help texts and docstrings."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize(("pattern", "replacement"), REPLACED.items())
+def test_strings_of_the_package_use_the_fields_words(pattern: str, replacement: str) -> None:
+    places = [
+        f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0][:80]}"
+        for folder in ("src", "tools")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line, text in strings(path)
+        if re.search(pattern, text, re.IGNORECASE)
+    ]
+    assert not places, f"write {replacement!r}:\n" + "\n".join(places)
+
+
+@pytest.mark.parametrize(("pattern", "replacement"), REPLACED.items())
+def test_documents_use_the_fields_words(pattern: str, replacement: str) -> None:
+    places = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in TEXTS
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
+    assert not places, f"write {replacement!r}:\n" + "\n".join(places)
