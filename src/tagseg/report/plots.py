@@ -148,7 +148,7 @@ def line_chart(
     """
     tooltips: dict[str, str] = {}
     with _style():
-        figure = Figure(figsize=(560 / _POINTS_PER_INCH, 290 / _POINTS_PER_INCH), layout="constrained")
+        figure = Figure(figsize=(460 / _POINTS_PER_INCH, 270 / _POINTS_PER_INCH), layout="constrained")
         axes = figure.add_subplot()
         axes.set_xlim(0, x_axis.end)
         axes.set_ylim(*_y_limits([y for line in lines for y in line.values], low, high))
@@ -162,7 +162,7 @@ def line_chart(
         _draw_marks(axes, x_axis)
         if len(lines) > 1 or x_axis.phase_end or x_axis.marker is not None:
             figure.legend(
-                loc="outside upper left", ncols=3, frameon=False, handlelength=2.2, columnspacing=1.2, borderpad=0
+                loc="outside upper left", ncols=2, frameon=False, handlelength=2.2, columnspacing=1.2, borderpad=0
             )
         summary = "; ".join(_describe(line, unit) for line in lines)
         return Chart(title, _to_svg(figure, f"{title}: {summary}", tooltips), note)
