@@ -98,7 +98,7 @@ def _x_axis(run: RunData, train: Metrics, validation: Metrics) -> XAxis:
         "epoch",
         last_step / _steps_per_epoch(validation),
         phase_end=run.classification_epochs,
-        phase_name="classification only",
+        phase_name="no segmentation loss yet",
         marker=run.checkpoint_epoch,
         marker_name=run.checkpoint_name,
     )
