@@ -14,6 +14,7 @@ from tagseg.data.mask_dataset import IGNORE as MASK_IGNORE, MaskDataset
 from tagseg.predict.overlay import blend
 from tagseg.report.run_data import RunData
 from tagseg.report.stages import Labels, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_labels
+from tagseg.training.pseudo import IGNORE as PSEUDO_LABEL_IGNORE
 
 ITERATIONS = (1, 3, 5, 7, 10)
 INPUT = "input"
@@ -158,7 +159,7 @@ def _stage_row(run: RunData, stages: Stages, masks: MaskDataset | None, side: in
     if stages.refined is not None:
         labels["refinement"] = to_labels(stages.refined, size)
     if stages.pseudo_label is not None:
-        labels["pseudo label"] = stages.pseudo_label
+        labels["pseudo label"] = _mark_ignored(stages.pseudo_label, PSEUDO_LABEL_IGNORE)
     cells: dict[str, Cell | None] = {INPUT: _cell(image, f"{stages.image_id}, {INPUT}")}
     cells |= _label_cells(run, stages.image_id, image, labels) | _mask_cell(run, stages.image_id, image, masks)
     ranked = sorted(stages.predicted_classes, key=lambda k: -stages.scores[k])
@@ -206,8 +207,13 @@ def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | 
         return {}
     if image_id not in masks:
         return {"ground truth": None}
-    mask = masks[image_id].astype(np.int64)
-    return _label_cells(run, image_id, image, {"ground truth": np.where(mask == MASK_IGNORE, -1, mask)})
+    labels = _mark_ignored(masks[image_id].astype(np.int64), MASK_IGNORE)
+    return _label_cells(run, image_id, image, {"ground truth": labels})
+
+
+def _mark_ignored(labels: Labels, ignore: int) -> Labels:
+    """Replace the value of ignored pixels by -1, whatever it is."""
+    return np.where(labels == ignore, -1, labels)
 
 
 def _cell(image: Pixels, alt: str) -> Cell:
