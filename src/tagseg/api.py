@@ -16,7 +16,6 @@ from tagseg.models import Network
 from tagseg.models.files import MODEL_FILE
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.settings import NOTE, default_settings
-from tagseg.report import write_page
 from tagseg.source import DataSource
 from tagseg.training.board import Board
 from tagseg.training.loop import fit
@@ -186,8 +185,10 @@ def write_report(run: str | Path, out: str | Path | None = None, *, count: int =
         out: the page; RUN/report.html by default.
         count: images to show.
     """
-    images, ground_truth = validation_of(run)
-    return write_page(Path(run), Path(out) if out else None, images=images, ground_truth=ground_truth, count=count)
+    from tagseg.report import write_page  # imports matplotlib, which nothing else needs
+
+    images, masks = validation_of(run)
+    return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
 
 
 def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = ()) -> CheckReport:

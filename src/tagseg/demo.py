@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
@@ -13,6 +13,7 @@ from tagseg.data import shapes, shapes_masks
 from tagseg.evaluation import best_background
 from tagseg.predict import Predictor
 from tagseg.predict.render import mask_image
+from tagseg.report.contact_sheet import contact_sheet
 from tagseg.source import DataSource
 
 IMAGES, UNSEEN, SHOWN = 3000, 400, 6
@@ -58,25 +59,14 @@ def run_demo(out: str | Path = "demo") -> Path:
 
 
 def _image_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
-    """Unseen images in columns, a row each for the image, CAM's mask, ours and the ground truth."""
-    side, gap, margin = 160, 8, 88
-    data, ground_truth = shapes(SHOWN, split="test", size=2 * 96), shapes_masks(SHOWN, split="test", size=2 * 96)
-    rows = ("image", "CAM", "tagseg", "ground truth")
-    sheet = Image.new("RGB", (margin + SHOWN * (side + gap), len(rows) * (side + gap) - gap), "white")
-    font = ImageFont.load_default(20)
-    for row, title in enumerate(rows):
-        ImageDraw.Draw(sheet).text((0, row * (side + gap) + side // 2), title, fill="black", font=font, anchor="lm")
-    for column, name in enumerate(data.names):
-        image = Image.fromarray(data[column][0].permute(1, 2, 0).numpy())
-        small = image.resize((96, 96))  # the size that both networks were trained at
-        shown = [
-            image,
-            *(mask_image(model.predict(small).mask) for model in (cam, method)),
-            mask_image(ground_truth[name]),
-        ]
-        for row, tile in enumerate(shown):
-            how = Image.Resampling.NEAREST if row else Image.Resampling.BICUBIC
-            place = (margin + column * (side + gap), row * (side + gap))
-            sheet.paste(tile.convert("RGB").resize((side, side), how), place)
-    sheet.save(path, optimize=True)
-    return path
+    """Write unseen images in columns, with rows for the image, the masks of CAM and tagseg, and the ground truth."""
+    data, masks = shapes(SHOWN, split="test", size=2 * 96), shapes_masks(SHOWN, split="test", size=2 * 96)
+    images = [Image.fromarray(data.images.read(index)) for index in range(len(data))]
+    inputs = [image.resize((96, 96)) for image in images]  # the size that both networks were trained at
+    rows = {
+        "image": images,
+        "CAM": [mask_image(cam.predict(image).mask) for image in inputs],
+        "tagseg": [mask_image(method.predict(image).mask) for image in inputs],
+        "ground truth": [mask_image(masks[name]) for name in data.names],
+    }
+    return contact_sheet(list(rows.values()), list(rows), path, side=160, text_size=20)

@@ -1,4 +1,4 @@
-"""One run for all tests of the report."""
+"""One trained run for all tests of the report."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tagseg.evaluation import Evaluation, evaluate
 from tagseg.predict import load
-from tests.report.runs import TRUTH, VALIDATION, train
+from tests.report.runs import IMAGES, MASKS, train
 
 
 @pytest.fixture(scope="session")
@@ -17,10 +17,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def evaluation(trained: Path) -> Evaluation:
-    return evaluate(load(trained), VALIDATION, TRUTH, progress=False)
+    return evaluate(load(trained), IMAGES, MASKS, progress=False)
 
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A run that a test may change."""
+    """A copy of the run, which a test may change."""
     return Path(shutil.copytree(trained, tmp_path / "run"))

@@ -1,4 +1,4 @@
-"""What a browser makes of a page."""
+"""Parsed HTML pages."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -7,7 +7,7 @@ _VOID = {"meta", "img", "br"}
 
 
 class Page(HTMLParser):
-    """A page's elements and texts; to read one whose elements do not close in order is an error."""
+    """Elements and texts of a page; elements that are not closed in order fail."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Page(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
+        """Record an element."""
         self.elements.append((tag, dict(attrs)))
         if tag not in _VOID:
             self._open.append(tag)
@@ -29,29 +29,29 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Note a text that a reader sees."""
+        """Record a text that is visible."""
         if "style" not in self._open:
             self._texts.append(data)
 
     @property
     def text(self) -> str:
-        """All that can be read."""
+        """All visible text."""
         return " ".join(" ".join(self._texts).split())
 
     @property
     def sections(self) -> list[str | None]:
-        """The sections in order."""
+        """IDs of the sections in order."""
         return [attributes["id"] for attributes in self.all("section")]
 
     @property
     def images(self) -> list[str]:
-        """The images' descriptions."""
+        """Alternative texts of the images."""
         return [attributes["alt"] or "" for attributes in self.all("img")]
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
-        """The attributes of every element of a kind."""
+        """Attributes of every element with this tag."""
         return [attributes for name, attributes in self.elements if name == tag]
 
     def with_class(self, name: str) -> list[str]:
-        """The kinds of the elements of a CSS class."""
+        """Tags of the elements of a CSS class."""
         return [tag for tag, attributes in self.elements if name in (attributes.get("class") or "").split()]

@@ -1,4 +1,4 @@
-"""Small but real runs, on shapes whose names would break a careless page."""
+"""Small trained runs on shapes, with class names that would break a page without escaping."""
 
 from functools import partial
 from pathlib import Path
@@ -17,31 +17,30 @@ SECTIONS = ["images", "refinement", "curves", "evaluation", "dataset", "configur
 STAGES = ["input", "prediction", "refinement", "pseudo label", "ground truth"]
 
 
-def tagged(count: int, split: str) -> ImageDataset:
-    """Shapes under these names."""
-    made = shapes(count, size=SIZE, split=split)
-    return ImageDataset(CLASSES, made.names, made.tags, made.images)
+def make_images(count: int, split: str) -> ImageDataset:
+    """Shapes with the class names of this module."""
+    data = shapes(count, size=SIZE, split=split)
+    return ImageDataset(CLASSES, data.names, data.tags, data.images)
 
 
-def masks(count: int) -> MaskDataset:
-    """The masks of the validation images."""
-    made = shapes_masks(count, size=SIZE, split="val")
-    return MaskDataset(CLASSES, {name: partial(made.__getitem__, name) for name in made})
+def make_masks(count: int) -> MaskDataset:
+    """Masks of the validation images."""
+    masks = shapes_masks(count, size=SIZE, split="val")
+    return MaskDataset(CLASSES, {name: partial(masks.__getitem__, name) for name in masks})
 
 
-VALIDATION, TRUTH = tagged(12, "val"), masks(12)
+IMAGES, MASKS = make_images(12, "val"), make_masks(12)
 
 
 def train(out: Path, *changes: str, epochs: int = 2) -> Path:
-    """A run of some seconds."""
+    """Train for some seconds; returns the folder of the run."""
     settings = ("backbone=test_resnet", "pretrained=false", "width=16")
     changes = (*(f"model.{setting}" for setting in settings), f"transforms.crop={SIZE}", *changes)
     schedule = (f"training.epochs={epochs}", "training.classification_epochs=1", "training.batch_size=8")
     recipe = Recipe.load("default", [*changes, *schedule])
-    learn = tagged(24, "train")
-    described = {"train": {"data": "shapes", "image_count": 24}, "validation": {"data": "shapes", "image_count": 12}}
-    prepare_folder(out, recipe, CLASSES, described)
+    data = {"train": {"data": "shapes", "image_count": 24}, "validation": {"data": "shapes", "image_count": 12}}
+    prepare_folder(out, recipe, CLASSES, data)
     torch.manual_seed(0)
     network = build(recipe.model, CLASSES)
-    fit(network, recipe, learn, VALIDATION, out, measure=lambda _: {"mIoU predicted-tags": 12.5})
+    fit(network, recipe, make_images(24, "train"), IMAGES, out, measure=lambda _: {"mIoU predicted-tags": 12.5})
     return out

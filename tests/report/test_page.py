@@ -1,33 +1,33 @@
-"""Reports of small but real runs: what a reader relies on."""
+"""Pages of small trained runs, complete and incomplete."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from tagseg.data import shapes
+from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation import Evaluation
+from tagseg.models.files import MODEL_FILE
+from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
-from tagseg.report.run import read_run
-from tagseg.report.stages import by_iteration, stages_of
-from tagseg.training.pseudo import IGNORE
 from tests.report.parsed import Page
-from tests.report.runs import CLASSES, SECTIONS, SIZE, STAGES, TRUTH, VALIDATION
+from tests.report.runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, train
 
 
 @pytest.fixture(scope="module")
 def full(trained: Path, evaluation: Evaluation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reports") / "deep" / "full.html"
-    return write_page(trained, out, images=VALIDATION, ground_truth=TRUTH, evaluations=[evaluation], count=4)
+    return write_page(trained, out, images=IMAGES, masks=MASKS, evaluations=[evaluation], count=4)
 
 
 def test_has_every_section_in_order(full: Path) -> None:
     assert Page(full).sections == SECTIONS
 
 
-def test_needs_nothing_else(full: Path) -> None:
+def test_is_self_contained(full: Path) -> None:
     page = Page(full)
     links = [attributes[key] or "" for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert links
@@ -37,53 +37,66 @@ def test_needs_nothing_else(full: Path) -> None:
     assert full.stat().st_size < 3_000_000
 
 
-def test_links_within_the_page_lead_somewhere(full: Path, run: Path) -> None:
+def test_page_is_deterministic(run: Path) -> None:
+    first = write_page(run, images=IMAGES, count=1).read_text()
+    assert write_page(run, images=IMAGES, count=1).read_text() == first
+
+
+def test_navigation_leads_to_every_section(full: Path, run: Path) -> None:
     for page in (Page(full), Page(write_page(run, images=None))):
         assert [(attributes["href"] or "").removeprefix("#") for attributes in page.all("a")] == page.sections
 
 
+def test_ids_are_unique_and_references_resolve(run: Path, evaluation: Evaluation) -> None:
+    page = Page(write_page(run, images=IMAGES, count=1, evaluations=[evaluation, evaluation]))
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {(attributes["href"] or "").removeprefix("#") for attributes in page.all("use")} <= set(ids)
+
+
 def test_shows_each_image_at_every_stage_and_two_by_iteration(full: Path) -> None:
     images = Page(full).images
-    shown = ["val-00000", "val-00003", "val-00006", "val-00009"]
-    expected = [(name, stage) for name in shown for stage in STAGES]
+    image_ids = ["val-00000", "val-00003", "val-00006", "val-00009"]
+    expected = [(name, stage) for name in image_ids for stage in STAGES]
     steps = ["prediction", "1 iteration", *(f"{count} iterations" for count in (3, 5, 7, 10)), "ground truth"]
     expected += [(name, step) for name in ("val-00000", "val-00009") for step in steps]
     assert [tuple(alt.partition(":")[0].split(", ")) for alt in images] == expected
     assert all(len(alt.split(": ")) == 2 for alt in images if "input" not in alt)
 
 
-def test_stages_are_those_of_training(trained: Path) -> None:
-    found = read_run(trained)
-    stages = stages_of(found, VALIDATION, 3)
-    assert stages.refined is not None
-    assert stages.pseudo is not None
-    torch.testing.assert_close(by_iteration(found, stages, (1, 3, 10))[-1], stages.refined)  # the recipe's iterations
-    tags = {int(k) + 1 for k in VALIDATION.tags[3].nonzero()[:, 0]}
-    assert {int(value) for value in np.unique(stages.pseudo)} <= {IGNORE, 0} | tags
-    assert stages.masks.sum(1).allclose(torch.ones(1))
-
-
-def test_says_how_images_were_chosen_and_what_is_tagged(full: Path) -> None:
+def test_says_how_images_are_chosen_and_which_tags_they_have(full: Path) -> None:
     text = Page(full).text
     assert "4 of 12 validation images, evenly spaced over their IDs" in text
-    tags = [CLASSES[k] for k in VALIDATION.tags[0].nonzero()[:, 0].tolist()]
-    assert re.search(r"val-00000 true " + re.escape(tags[0]), text)
+    tags = [CLASSES[k] for k in IMAGES.tags[0].nonzero()[:, 0].tolist()]
+    assert re.search(r"val-00000 tags " + re.escape(tags[0]), text)
 
 
-def test_class_names_are_text_and_never_markup(full: Path) -> None:
+def test_class_names_are_escaped(full: Path) -> None:
     page = Page(full)
     assert "<b>disc" not in full.read_text()
     assert all(name in page.text for name in CLASSES)
 
 
-def test_summary_names_the_run(full: Path) -> None:
+def test_run_and_image_names_are_escaped(run: Path) -> None:
+    hostile = '<script>alert("1")</script>'
+    renamed = run.rename(run.parent / '<i>run & "co"')
+    names = (hostile, *IMAGES.names[1:])
+    images = type(IMAGES)(CLASSES, names, IMAGES.tags, IMAGES.images)
+    page = Page(write_page(renamed, images=images, count=1))
+    assert not {"script", "i"} & {tag for tag, _ in page.elements}
+    assert '<i>run & "co"' in page.text
+    assert hostile in page.text
+    assert page.images[0] == f"{hostile}, input"
+
+
+def test_summary_describes_the_run(full: Path) -> None:
     text = Page(full).text
     for words in (
         "test_resnet",
         "6 classes",
         "24 training images",
         "12 validation images",
-        "2 epochs (epoch 2 kept)",
+        "2 epochs (last checkpoint: epoch 2)",
     ):
         assert words in text
 
@@ -94,30 +107,31 @@ def test_protocols_are_named_with_their_numbers(full: Path, evaluation: Evaluati
         assert f"Per class, {protocol}" in text
         assert f"Confusion, {protocol}" in text
         assert f"{protocol} {100 * evaluation.mean_iou(protocol):.1f} %" in text
+    assert "Numbers of different protocols cannot be compared" in text
     assert "Warning" not in text
 
 
-def test_pixel_metrics_stand_apart(full: Path) -> None:
+def test_pixel_metrics_are_separate(full: Path) -> None:
     text = Page(full).text
     assert text.index("mean average precision") < text.index("Pixel metrics") < text.index("Measured on masks")
-    assert "never choose the model" in text
+    assert "never select the model" in text
     assert "classification" not in text[text.index("Pixel metrics") : text.index("Numbers by epoch")]
 
 
-def test_curves_mark_the_kept_epoch_and_the_first_phase(full: Path) -> None:
+def test_curves_mark_the_checkpoint_and_the_first_phase(full: Path) -> None:
     page = Page(full)
-    assert "kept: epoch 2" in page.text
-    assert "The model is the network after the last epoch that was validated, epoch 2." in page.text
-    assert len(page.with_class("phase")) == len(page.with_class("chosen")) == len(page.with_class("chart"))
+    assert "last checkpoint: epoch 2" in page.text
+    assert "The model is the last checkpoint, epoch 2." in page.text
+    assert len(page.with_class("phase")) == len(page.with_class("marker")) == len(page.with_class("chart"))
 
 
 def test_dataset_counts_the_tags(full: Path) -> None:
     text = Page(full).text
-    for name, count in zip(CLASSES, VALIDATION.tags.sum(0).int().tolist(), strict=True):
+    for name, count in zip(CLASSES, IMAGES.tags.sum(0).int().tolist(), strict=True):
         assert f"{name} {count} {100 * count / 12:.1f} %" in text
 
 
-def test_configuration_is_there_in_full(full: Path) -> None:
+def test_configuration_is_complete(full: Path) -> None:
     page = Page(full)
     assert "All settings of this run" in page.text
     for words in (
@@ -129,21 +143,117 @@ def test_configuration_is_there_in_full(full: Path) -> None:
         assert words in page.text
 
 
-def test_charts_and_regions_have_names(full: Path) -> None:
-    for tag, attributes in Page(full).elements:
+def test_charts_regions_and_tables_are_accessible(full: Path) -> None:
+    page = Page(full)
+    for tag, attributes in page.elements:
         if attributes.get("role") in ("img", "region"):
             assert attributes.get("aria-label"), tag
+        if tag == "svg":
+            assert attributes.get("role") == "img" or attributes.get("aria-hidden") == "true"
+        if tag == "th":
+            assert attributes.get("scope") in ("row", "col")
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_evaluation_in_the_folder_is_shown(run: Path, evaluation: Evaluation) -> None:
+    evaluation.save(run)
+    path = write_page(run, images=None)
+    assert path == run / "report.html"
+    page = Page(path)
+    assert "Per class, true-tags" in page.text
+    assert "No images were given" in page.text
+    assert page.images == []
+
+
+def test_tuning_on_masks_is_a_visible_warning(run: Path, evaluation: Evaluation) -> None:
+    model = run / MODEL_FILE
+    tuned = replace(read_settings(model, load(run).engine.network.config), thresholds_from="masks")
+    write_settings(model, tuned)
+    page = Page(write_page(run, images=None, evaluations=[evaluation, replace(evaluation, settings=tuned)]))
+    assert "Tuned on masks: the model's settings, evaluation 2." in page.text
+    assert page.with_class("warning") == ["p", "p"]
+
+
+def test_run_without_metrics_masks_and_evaluation(run: Path) -> None:
+    (run / "metrics.jsonl").unlink()
+    page = Page(write_page(run, images=IMAGES, count=1))
+    assert page.sections == SECTIONS
+    assert [alt.partition(":")[0] for alt in page.images[:4]] == [f"val-00000, {stage}" for stage in STAGES[:4]]
+    for words in ("Nothing has been logged yet", "There are no ground-truth masks", "No evaluation"):
+        assert words in page.text
+
+
+def test_run_before_the_end_of_the_first_epoch(run: Path) -> None:
+    (run / MODEL_FILE).unlink()
+    (run / "checkpoint.safetensors").unlink()
+    (run / "metrics.jsonl").write_text(
+        '{"kind": "train", "step": 10, "epoch": 1, "loss": 0.7, "classification": 0.7}\n'
+    )
+    page = Page(write_page(run, images=IMAGES, masks=MASKS))
+    assert page.sections == [name for name in SECTIONS if name != "refinement"]
+    assert "There is no model yet" in page.text
+    assert "0 of 2 epochs (no checkpoint yet)" in page.text
+    assert len(page.with_class("chart")) == 1
+
+
+def test_missing_values_leave_gaps(run: Path) -> None:
+    lines = ['{"kind": "validation", "step": 3, "epoch": 1, "loss": null, "mAP": null}']
+    lines.append('{"kind": "validation", "step": 6, "epoch": 2, "loss": 0.5, "mAP": null}')
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    text = Page(write_page(run, images=None)).text
+    assert "Validation loss" in text
+    assert "mean average precision" not in text
+
+
+def test_damaged_metrics_are_skipped(run: Path) -> None:
+    lines = ["[1]", '{"kind": "train"}', '{"kind": "validation", "step": 0, "epoch": 0, "loss": 1.0}']
+    lines.append('{"kind": "validation", "step": 6, "epoch": 2, "loss": "high", "mAP": 50.0}')
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    text = Page(write_page(run, images=None)).text
+    assert "mean average precision" in text
+    assert "Validation loss" not in text
+
+
+def test_cam_baseline_is_shown_as_such(tmp_path: Path) -> None:
+    cam = train(tmp_path / "cam", "model.method=cam", "validation.checkpoint=best", epochs=1)
+    page = Page(write_page(cam, images=IMAGES, masks=MASKS, count=2))
+    assert page.sections == [name for name in SECTIONS if name != "refinement"]
+    assert "It has no refinement and no pseudo labels" in page.text
+    assert "The model is the best checkpoint, epoch 1: the lowest validation loss, which needs image tags" in page.text
+    stages = [alt.partition(":")[0].split(", ")[1] for alt in page.images]
+    assert stages == ["input", "CAM masks", "ground truth"] * 2
+    assert page.with_class("phase") == []
+
+
+def test_run_without_refinement_shows_pseudo_labels_only(tmp_path: Path) -> None:
+    plain = train(tmp_path / "plain", "pseudo_labels.refine=none", epochs=1)
+    page = Page(write_page(plain, images=IMAGES, count=1))
+    assert [alt.partition(":")[0].split(", ")[1] for alt in page.images] == ["input", "prediction", "pseudo label"]
+    assert "does not refine" in page.text
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a run's folder"):
         write_page(tmp_path / "nothing", images=None)
 
 
-def test_wrong_arguments_are_refused_in_one_line(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="count must be 1 or more"):
-        write_page(trained, images=VALIDATION, count=0)
-    with pytest.raises(ValueError, match="is a folder; name a file"):
+@pytest.mark.parametrize("text", ["{}", '{"recipe": {}}', '{"recipe": {}, "classes": 3}'])
+def test_damaged_configuration_is_refused(run: Path, text: str) -> None:
+    (run / "config.json").write_text(text)
+    with pytest.raises(ConfigError):
+        write_page(run, images=None)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"classes": ["a"], "protocols": {}}'])
+def test_damaged_evaluation_is_refused(run: Path, text: str) -> None:
+    (run / "evaluation.json").write_text(text)
+    with pytest.raises(DataError, match="evaluation.json: not a result of an evaluation"):
+        write_page(run, images=None)
+
+
+def test_wrong_arguments_are_refused(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must be 1 or more"):
+        write_page(trained, images=IMAGES, count=0)
+    with pytest.raises(ConfigError, match="is a folder; name a file with out="):
         write_page(trained, tmp_path, images=None)
-    with pytest.raises(ValueError, match="open them with classes="):
+    with pytest.raises(DataError, match="open them with the run's classes"):
         write_page(trained, images=shapes(2, size=SIZE))

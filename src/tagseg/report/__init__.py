@@ -1,4 +1,4 @@
-"""A run for eyes: one HTML file with its images, curves and numbers."""
+"""Report of a run: one HTML file with its images, curves, metrics and configuration."""
 
 from tagseg.report.page import write_page
 

@@ -1,134 +1,122 @@
-"""The run over time, out of its journal."""
+"""Training curves of a run, from its metrics."""
 
-from math import isfinite, nan
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
 from typing import Any
 
-from tagseg.report.lines import COLOURS, Line, Marks, line_chart
-from tagseg.report.markup import Markup, element
-from tagseg.report.run import NO_MODEL_YET, Run
-from tagseg.report.tables import table
+from tagseg.report.plots import MAX_LINES, Chart, Line, XAxis, line_chart
+from tagseg.report.run_data import RunData
 
-_TAG_METRICS = ("loss", "classification", "mAP")
-_NO_METRICS = ("kind", "step", "epoch", *_TAG_METRICS)
+_LABEL_METRICS = ("loss", "classification", "mAP")
+_NOT_PIXEL_METRICS = {"kind", "step", "epoch", *_LABEL_METRICS}
+
+Metrics = Sequence[dict[str, Any]]
 
 
-def curves(run: Run) -> Markup:
-    """The section of curves; a sentence where nothing has been logged."""
-    train, validation = run.lines("train"), run.lines("validation")
+@dataclass(frozen=True)
+class Curves:
+    """The curves of a run.
+
+    Attributes:
+        charts: Charts of the losses and of the label metrics.
+        pixel_charts: Charts of metrics that need ground-truth masks.
+        columns: Names of the validation metrics.
+        rows: Values of these metrics by epoch, the epoch first.
+    """
+
+    charts: list[Chart]
+    pixel_charts: list[Chart]
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def training_curves(run: RunData) -> Curves:
+    """Draw all curves that the run's metrics have values for."""
+    train, validation = run.metrics_of("train"), run.metrics_of("validation")
     if not train and not validation:
-        return _section(element("p", "Nothing has been logged yet."))
-    marks = _marks(run, train, validation)
-    per_epoch = _steps_per_epoch(validation)
-    charts = _training_charts(run, train, per_epoch, marks)
-    if not validation:
-        return _section(element("div", *charts, class_="charts"))
-    charts += _tag_charts(run, validation, per_epoch, marks)
-    pixel = sorted({key for line in validation for key in line} - set(_NO_METRICS))
-    content = [element("p", _kept(run), class_="lead"), element("div", *charts, class_="charts")]
-    if pixel:
-        content += _pixel_charts(validation, pixel, per_epoch, marks)
-    return _section(*content, _numbers(validation, pixel))
-
-
-def _section(*content: Markup) -> Markup:
-    return element("section", element("h2", "Curves"), *content, id="curves")
-
-
-def _kept(run: Run) -> str:
-    if not run.kept_epoch:
-        return NO_MODEL_YET
-    if run.recipe.validation.checkpoint == "last":
-        return f"The model is the network after the last epoch that was validated, epoch {run.kept_epoch}."
-    after = f" after epoch {_phase(run)}" if _phase(run) else ""
-    return (
-        f"The model is the network of epoch {run.kept_epoch}, which has the lowest validation loss{after}: that needs "
-        "image tags only."
-    )
-
-
-def _training_charts(run: Run, train: list[dict[str, Any]], per_epoch: float, marks: Marks) -> list[Markup]:
-    if not train:
-        return []
-    if run.is_cam:
-        return [line_chart("Training loss (tags)", [_line("tags", train, "loss", per_epoch)], marks, low=0)]
-    with_masks = [line for line in train if line["epoch"] > _phase(run)]
-    lines = [
-        _line("total", train, "loss", per_epoch),
-        _line("tags", train, "classification", per_epoch),
-        _line("masks", with_masks, "segmentation", per_epoch),
-    ]
-    charts = [line_chart("Training loss", lines, marks, low=0)]
-    supervised = _line("images", with_masks, "supervised", per_epoch, factor=100)
-    if not _has_values(supervised):
-        return charts
-    note = "Only such an image trains the masks: its pseudo label has all of its classes."
-    charts.append(
-        line_chart("Images with a full pseudo label", [supervised], marks, note=note, low=0, high=100, unit=" %")
-    )
-    return charts
-
-
-def _tag_charts(run: Run, validation: list[dict[str, Any]], per_epoch: float, marks: Marks) -> list[Markup]:
-    loss = _line("validation loss", validation, "loss", per_epoch)
-    note = ""
-    if 0 < _phase(run) < marks.end:
-        note = "The line is cut where the masks' loss joins: before and after are not to be compared."
-        cut = [(x, y) for x, y in loss.points if x <= _phase(run)]
-        loss = Line(loss.name, [*cut, (_phase(run), nan), *loss.points[len(cut) :]])
-    charts = [line_chart("Validation loss", [loss], marks, note=note)] if _has_values(loss) else []
-    precision = _line("mAP", validation, "mAP", per_epoch)
-    if _has_values(precision):
-        charts.append(line_chart("Tags: mean average precision", [precision], marks, unit=" %"))
-    return charts
-
-
-def _pixel_charts(validation: list[dict[str, Any]], names: list[str], per_epoch: float, marks: Marks) -> list[Markup]:
-    lines = [line for line in (_line(name, validation, name, per_epoch) for name in names) if _has_values(line)]
+        return Curves([], [], [], [])
+    x_axis, steps_per_epoch = _x_axis(run, train, validation), _steps_per_epoch(validation)
     charts = [
-        line_chart("Measured on masks", lines[start : start + COLOURS], marks)
-        for start in range(0, len(lines), COLOURS)
+        *_training_charts(run, train, steps_per_epoch, x_axis),
+        *_validation_charts(run, validation, steps_per_epoch, x_axis),
     ]
-    note = "These numbers need true masks. They are written down to be looked at and never choose the model."
-    return [element("h3", "Pixel metrics"), element("p", note, class_="note"), element("div", *charts, class_="charts")]
+    pixel_metrics = sorted({key for line in validation for key in line} - _NOT_PIXEL_METRICS)
+    columns = [*_LABEL_METRICS, *pixel_metrics]
+    rows = [[str(line["epoch"]), *(_format(line.get(name)) for name in columns)] for line in validation]
+    return Curves(charts, _pixel_charts(validation, pixel_metrics, steps_per_epoch, x_axis), columns, rows)
 
 
-def _numbers(validation: list[dict[str, Any]], pixel: list[str]) -> Markup:
-    names = [*_TAG_METRICS, *pixel]
-    rows = [[str(line["epoch"]), *(_shown(line.get(name)) for name in names)] for line in validation]
-    body = table("Validation after each epoch", ("epoch", *names), rows, classes="numbers")
-    return element("details", element("summary", "Numbers by epoch"), body)
+def _training_charts(run: RunData, train: Metrics, steps_per_epoch: float, x_axis: XAxis) -> list[Chart]:
+    if run.is_cam:
+        loss = _line("classification", train, "loss", steps_per_epoch)
+        return [line_chart("Training loss (classification)", [loss], x_axis, low=0)] if loss.values else []
+    self_supervised = [line for line in train if line["epoch"] > run.classification_epochs]
+    losses = [
+        _line("total", train, "loss", steps_per_epoch),
+        _line("classification", train, "classification", steps_per_epoch),
+        _line("segmentation", self_supervised, "segmentation", steps_per_epoch),
+    ]
+    losses = [line for line in losses if line.values]
+    charts = [line_chart("Training loss", losses, x_axis, low=0)] if losses else []
+    complete = _line("images", self_supervised, "supervised", steps_per_epoch, factor=100)
+    if complete.values:
+        title = "Images with a complete pseudo label"
+        note = "The segmentation loss uses only these: their pseudo labels contain every class of the image's tags."
+        charts.append(line_chart(title, [complete], x_axis, note=note, low=0, high=100, unit=" %"))
+    return charts
 
 
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _validation_charts(run: RunData, validation: Metrics, steps_per_epoch: float, x_axis: XAxis) -> list[Chart]:
+    loss = _line("validation loss", validation, "loss", steps_per_epoch)
+    note, phase_end = "", run.classification_epochs
+    if 0 < phase_end < x_axis.end:
+        note = "The segmentation loss is added at the gap, so the values before and after it cannot be compared."
+        first_phase = [point for point in loss.points if point[0] <= phase_end]
+        loss = Line(loss.name, [*first_phase, (phase_end, nan), *loss.points[len(first_phase) :]])
+    charts = [line_chart("Validation loss", [loss], x_axis, note=note)] if loss.values else []
+    precision = _line("mAP", validation, "mAP", steps_per_epoch)
+    if precision.values:
+        charts.append(line_chart("Predicted labels: mean average precision", [precision], x_axis, unit=" %"))
+    return charts
 
 
-def _marks(run: Run, train: list[dict[str, Any]], validation: list[dict[str, Any]]) -> Marks:
-    last = max(line["step"] for line in (*train, *validation))
-    if not validation:  # how many steps an epoch has is known once one has ended
-        return Marks("step", last)
-    return Marks(
+def _pixel_charts(validation: Metrics, names: Sequence[str], steps_per_epoch: float, x_axis: XAxis) -> list[Chart]:
+    lines = [_line(name, validation, name, steps_per_epoch) for name in names]
+    lines = [line for line in lines if line.values]
+    return [
+        line_chart("Measured on masks", lines[start : start + MAX_LINES], x_axis)
+        for start in range(0, len(lines), MAX_LINES)
+    ]
+
+
+def _x_axis(run: RunData, train: Metrics, validation: Metrics) -> XAxis:
+    last_step = max(line["step"] for line in (*train, *validation))
+    if not validation:  # the number of steps per epoch is known only after the first epoch
+        return XAxis("step", last_step)
+    return XAxis(
         "epoch",
-        last / _steps_per_epoch(validation),
-        phase=_phase(run),
-        phase_name="shaded: tags only, masks are not trained",
-        chosen=run.kept_epoch,
-        chosen_name=f"kept: epoch {run.kept_epoch}",
+        last_step / _steps_per_epoch(validation),
+        phase_end=run.classification_epochs,
+        phase_name="no segmentation loss yet",
+        marker=run.checkpoint_epoch,
+        marker_name=run.checkpoint_name,
     )
 
 
-def _phase(run: Run) -> int:
-    return 0 if run.is_cam else run.recipe.training.classification_epochs
-
-
-def _steps_per_epoch(validation: list[dict[str, Any]]) -> float:
+def _steps_per_epoch(validation: Metrics) -> float:
     return validation[-1]["step"] / validation[-1]["epoch"] if validation else 1.0
 
 
-def _line(name: str, lines: list[dict[str, Any]], key: str, per_epoch: float, *, factor: float = 1.0) -> Line:
-    points = [(line["step"] / per_epoch, line.get(key)) for line in lines]
-    return Line(name, [(x, nan if y is None else factor * y) for x, y in points])
+def _line(name: str, metrics: Metrics, key: str, steps_per_epoch: float, *, factor: float = 1.0) -> Line:
+    """Build the line of one metric; a value that is missing leaves a gap."""
+    values = [line.get(key) for line in metrics]
+    points = [
+        (line["step"] / steps_per_epoch, factor * value if isinstance(value, int | float) else nan)
+        for line, value in zip(metrics, values, strict=True)
+    ]
+    return Line(name, points)
 
 
-def _has_values(line: Line) -> bool:
-    return any(isfinite(y) for _, y in line.points)
+def _format(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else "-"

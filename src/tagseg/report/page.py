@@ -1,21 +1,54 @@
-"""`write_page`: a run as one HTML file that needs nothing else."""
+"""The report of a run: one self-contained HTML file, rendered from the Jinja2 templates beside this module."""
 
-from collections.abc import Sequence
-from importlib import resources
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from numpy.typing import NDArray
 
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.mask_dataset import MaskDataset
+from tagseg.errors import ConfigError, DataError
+from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
-from tagseg.report.curves import curves
-from tagseg.report.gallery import gallery
-from tagseg.report.markup import Markup, element
-from tagseg.report.overview import configuration, overview
-from tagseg.report.run import Run, read_run
-from tagseg.report.scores import read_evaluations, scores
-from tagseg.report.tags import tags
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.report.curves import training_curves
+from tagseg.report.gallery import make_gallery
+from tagseg.report.plots import MAX_CLASSES, Chart, heat_map
+from tagseg.report.run_data import RunData, read_evaluations, read_run
 
 REPORT_FILE = "report.html"
+_TEMPLATE = "report.html.j2"
+_METHODS = {"single-stage": "Single-stage segmentation from image tags", "cam": "CAM baseline"}
+_PROTOCOLS = {
+    PREDICTED_TAGS: "the classes of an image are those that the model predicts, as for a new image",
+    TRUE_TAGS: "the classes of an image are those of its ground-truth tags, as for pseudo labels",
+}
+_MEASURES = {"IoU": "iou", "precision": "precision", "recall": "recall"}
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """Measures of one evaluation under one protocol.
+
+    Attributes:
+        protocol: Name of the protocol.
+        rows: Class name and measures, background first.
+        means: Mean of each measure over the classes that occur.
+        foreground_iou: Mean IoU without the background.
+        counted: Number of classes that occur.
+        confusion: Chart of the confusion matrix.
+    """
+
+    protocol: str
+    rows: list[tuple[str, list[float]]]
+    means: list[float]
+    foreground_iou: float
+    counted: int
+    confusion: Chart
 
 
 def write_page(
@@ -23,65 +56,244 @@ def write_page(
     out: str | Path | None = None,
     *,
     images: ImageDataset | None,
-    ground_truth: MaskDataset | None = None,
+    masks: MaskDataset | None = None,
     evaluations: Sequence[Evaluation] = (),
     count: int = 8,
 ) -> Path:
-    """Write what a run is, made and reached into one HTML file: no network, no scripts, nothing beside it.
+    """Write the report of a run into one HTML file that needs no network, no scripts and no other files.
 
-    Parts that the run does not have yet are left out, with a sentence that says so.
+    Parts that the run does not have yet are replaced by a sentence that says so.
 
     Args:
-        run: the run's folder.
-        out: the file to write; by default report.html in the run's folder.
-        images: the validation images; None shows none.
-        ground truth: their masks, shown beside the predictions.
-        evaluations: further ones than the evaluation.json in the run's folder.
-        count: how many images are shown.
+        run: Folder of the run.
+        out: File to write; None writes report.html into the run's folder.
+        images: Validation images; None shows none.
+        masks: Ground-truth masks of these images, shown beside the predictions.
+        evaluations: Evaluations in addition to evaluation.json in the run's folder.
+        count: Number of images to show.
 
     Returns:
-        The path of the file.
+        Path of the file.
+
+    Raises:
+        ConfigError: If `run` is not the folder of a run, or `out` or `count` cannot be used.
+        DataError: If the images or masks have other classes than the run, or evaluation.json cannot be read.
     """
     if count < 1:
-        raise ValueError(f"count must be 1 or more, got {count}; to show no images, pass images=None")
-    found = read_run(Path(run))
-    _check_classes(found, images, ground_truth)
-    path = found.folder / REPORT_FILE if out is None else Path(out)
+        raise ConfigError(f"the number of images to show must be 1 or more, got {count}")
+    run_data = read_run(Path(run))
+    for kind, dataset in (("images", images), ("masks", masks)):
+        _check_classes(kind, dataset, run_data)
+    path = run_data.folder / REPORT_FILE if out is None else Path(out)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; name a file, for example {path / REPORT_FILE}")
-    measured = read_evaluations(found, evaluations)
-    shown = gallery(found, images, ground_truth, count)
-    sections = [
-        *shown,
-        curves(found),
-        scores(measured),
-        tags(images),
-        configuration(found),
-    ]
+        raise ConfigError(f"{path} is a folder", "name a file with {out}")
+    page = _render(run_data, images, masks, read_evaluations(run_data, evaluations), count)
     path.parent.mkdir(parents=True, exist_ok=True)
-    header = overview(found, measured, refinement=len(shown) > 1)
-    path.write_text(_page(found, header, sections), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     return path
 
 
-def _page(run: Run, header: Markup, sections: Sequence[Markup]) -> str:
-    style = (resources.files("tagseg.report") / "style.css").read_text(encoding="utf-8")
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{run.folder.resolve().name}: tagseg report"),
-        element("style", Markup(style)),
+def _check_classes(kind: str, dataset: ImageDataset | MaskDataset | None, run: RunData) -> None:
+    """Refuse classes with other names or in another order, which would be confused."""
+    if dataset is not None and tuple(dataset.classes) != run.classes:
+        raise DataError(
+            f"the {kind} have the classes {', '.join(dataset.classes)}, but the run has {', '.join(run.classes)}",
+            "open them with the run's classes, in its order, with {classes}",
+        )
+
+
+def _render(
+    run: RunData,
+    images: ImageDataset | None,
+    masks: MaskDataset | None,
+    evaluations: Sequence[Evaluation],
+    count: int,
+) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("tagseg.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return "<!doctype html>\n" + element("html", head, element("body", header, element("main", *sections)), lang="en")
+    environment.filters["percent"] = _percent
+    return environment.get_template(_TEMPLATE).render(
+        run=run,
+        name=run.folder.resolve().name,
+        summary=_summary(run),
+        tuned_on_masks=_tuned_on_masks(run, evaluations),
+        protocols=_PROTOCOLS,
+        used_protocols=list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.confusion)),
+        gallery=make_gallery(run, images, masks, count) if images and run.predictor is not None else None,
+        curves=training_curves(run),
+        evaluations=[(evaluation, _class_tables(evaluation)) for evaluation in evaluations],
+        measures=list(_MEASURES),
+        dataset=_describe_dataset(images) if images else None,
+        settings=list(_settings_groups(run.config)),
+    )
 
 
-def _check_classes(run: Run, images: ImageDataset | None, ground_truth: MaskDataset | None) -> None:
-    """Refuse classes of another order or name, which would be mixed up."""
-    for what, source in (("images", images), ("ground truth", ground_truth)):
-        if source is not None and tuple(source.classes) != run.classes:
-            raise ValueError(
-                f"the {what} have the classes {', '.join(source.classes)}, but the run has {', '.join(run.classes)}; "
-                "open them with classes= those of the run, in its order"
+def _summary(run: RunData) -> list[str]:
+    """Return the facts of the page's first line."""
+    data, epochs = run.config.get("data", {}), run.recipe.training.epochs
+    finished = max((line["epoch"] for line in run.metrics_of("validation")), default=0)
+    image_counts = [
+        f"{data[split]['image_count']:,} {words} images"
+        for split, words in (("train", "training"), ("validation", "validation"))
+        if isinstance(data.get(split), dict) and isinstance(data[split].get("image_count"), int)
+    ]
+    progress = f"{epochs} epoch{'' if epochs == 1 else 's'}" if finished == epochs else f"{finished} of {epochs} epochs"
+    return [
+        f"{_METHODS[run.recipe.model.method]} with {run.recipe.model.backbone}",
+        f"{len(run.classes)} class{'' if len(run.classes) == 1 else 'es'}",
+        *image_counts,
+        f"{progress} ({run.checkpoint_name})",
+        *([_duration(run.progress.seconds)] if run.progress else []),
+    ]
+
+
+def _tuned_on_masks(run: RunData, evaluations: Sequence[Evaluation]) -> list[str]:
+    """Name everything whose settings were tuned on ground-truth masks."""
+    names = [f"evaluation {number}" for number, evaluation in enumerate(evaluations, start=1) if evaluation.caveat]
+    if run.predictor is not None and run.predictor.settings.thresholds_from == "masks":
+        names.insert(0, "the model's settings")
+    return names
+
+
+def _class_tables(evaluation: Evaluation) -> list[ClassTable]:
+    """Return the measures of an evaluation, one table for each protocol."""
+    names = ("background", *evaluation.class_names)
+    tables = []
+    for protocol, matrix in evaluation.confusion.items():
+        columns = [getattr(matrix, measure) for measure in _MEASURES.values()]
+        tables.append(
+            ClassTable(
+                protocol=protocol,
+                rows=[(name, [float(values[index]) for values in columns]) for index, name in enumerate(names)],
+                means=[mean(values) for values in columns],
+                foreground_iou=evaluation.mean_iou(protocol, background=False),
+                counted=int((~np.isnan(matrix.iou)).sum()),
+                confusion=_confusion_chart(protocol, names, matrix),
             )
+        )
+    return tables
+
+
+def _confusion_chart(protocol: str, names: Sequence[str], matrix: ConfusionMatrix) -> Chart:
+    return _share_chart(
+        f"Confusion, {protocol}",
+        names,
+        matrix.counts,
+        matrix.counts.sum(1),
+        note="Percentage of the pixels of the row's class that are predicted as the column's class.",
+        tooltip="{share} of {row} predicted as {column} ({count:,} pixels)",
+        row_label="ground truth",
+        column_label="prediction",
+    )
+
+
+def _describe_dataset(images: ImageDataset) -> dict[str, Any]:
+    """Count the tags of a dataset, and which of them occur together."""
+    tags = images.tags.numpy().astype(np.int64)  # [N, C]
+    joint_counts = tags.T @ tags
+    counts = joint_counts.diagonal()
+    return {
+        "image_count": len(images),
+        "tags_per_image": tags.sum() / len(images),
+        "max_count": max(1, int(counts.max())),
+        "rows": list(zip(images.classes, counts.tolist(), strict=True)),
+        "co_occurrence": _share_chart(
+            "Co-occurrence of tags",
+            images.classes,
+            joint_counts,
+            counts,
+            note="Percentage of the images with the row's tag that also have the column's tag.",
+            tooltip="{count} of {total} images with {row} also have {column}",
+            row_label="images with this tag",
+            column_label="also have this tag",
+        ),
+    }
+
+
+def _share_chart(
+    title: str,
+    names: Sequence[str],
+    counts: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    *,
+    note: str,
+    tooltip: str,
+    row_label: str,
+    column_label: str,
+) -> Chart:
+    """Draw which share of each row's total falls on each column, for the classes with the highest totals.
+
+    Args:
+        title: What the chart shows.
+        names: Class names.
+        counts: Counts by row and column, [C, C].
+        totals: Total of each row, [C].
+        note: Sentence below the title.
+        tooltip: Format of a cell's tooltip, of `share`, `count`, `total`, `row` and `column`.
+        row_label: What a row is.
+        column_label: What a column is.
+    """
+    chosen = np.sort(np.argsort(-totals, kind="stable")[:MAX_CLASSES])
+    if len(chosen) < len(names):
+        note += f" The {len(chosen)} most frequent of {len(names)} classes."
+    shares = counts[np.ix_(chosen, chosen)] / np.maximum(totals[chosen, None], 1)
+
+    def describe(row: int, column: int) -> str:
+        return tooltip.format(
+            share=_percent(shares[row, column]),
+            count=counts[chosen[row], chosen[column]],
+            total=totals[chosen[row]],
+            row=names[chosen[row]],
+            column=names[chosen[column]],
+        )
+
+    return heat_map(
+        title,
+        [names[index] for index in chosen],
+        shares.tolist(),
+        describe,
+        note=note,
+        row_label=row_label,
+        column_label=column_label,
+    )
+
+
+def _settings_groups(config: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the name and the settings of each group of the configuration: recipe, data, versions."""
+    yield from _flatten("", config["recipe"])
+    for name in ("data", "versions"):
+        yield from _flatten(name, config.get(name, {}))
+
+
+def _flatten(name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    plain_values = [(key, _format_setting(value)) for key, value in values.items() if not isinstance(value, Mapping)]
+    if plain_values:
+        yield name, plain_values
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(f"{name}: {key}" if name else key, value)
+
+
+def _format_setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "auto"
+    return ", ".join(map(_format_setting, value)) if isinstance(value, list) else str(value)
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    """Format a share in percent; a dash for NaN."""
+    return "-" if np.isnan(share) else f"{100 * share:.{digits}f} %"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""What becomes of an image in training (Fig. 6): the network's mask, its refinement, the pseudo label."""
+"""Stages of an image in training (Fig. 6): the network's masks, their refinement and the pseudo label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,99 +10,100 @@ from torch import Tensor
 
 from tagseg.data.dataset import ImageDataset, Pixels
 from tagseg.models.network import enlarge
-from tagseg.report.run import Run
+from tagseg.report.run_data import RunData
 from tagseg.training.augment import ValidationImages
 from tagseg.training.objective import pseudo_of, refine
 
-Labels = NDArray[np.int64]  # [H, W]: 0 background, k the k-th class
+Labels = NDArray[np.int64]  # [H, W]: 0 for the background, k for the k-th class, negative for ignored pixels
 
 
 @dataclass(frozen=True)
 class Stages:
-    """One image on its way from tags to pseudo label.
+    """One image from its tags to its pseudo label.
 
     Attributes:
-        name: the image's ID.
-        pixels: the image, [H, W, 3].
-        tags: the classes that it is tagged with, counted from 0.
-        scores: each class's score, after the sigmoid.
-        kept: the classes whose score reaches the model's threshold, counted from 0.
-        seen: the image as the network saw it, in [0, 1], [1, 3, S, S].
-        masks: the network's masks, background first, [1, 1 + C, h, w]; of CAM, only those of kept classes are not 0.
-        refined: the masks after PAMR, if the run refines.
-        pseudo: the class that each pixel would be trained for and `IGNORE` elsewhere, [S, S]; CAM has none.
+        image_id: ID of the image.
+        pixels: The image, [H, W, 3].
+        tags: Classes of the image's tags, counted from 0.
+        scores: Probability of each class.
+        predicted_classes: Classes whose probability reaches the model's threshold, counted from 0.
+        network_input: The image as the network gets it, in [0, 1], [1, 3, S, S].
+        masks: Masks of the network, background first, [1, 1 + C, h, w]; those of CAM are 0 for classes that are not
+            predicted.
+        refined: Masks after PAMR, if the run refines.
+        pseudo_label: Pseudo label with `IGNORE` where no class is certain, [S, S]; None for CAM.
     """
 
-    name: str
+    image_id: str
     pixels: Pixels
     tags: tuple[int, ...]
     scores: tuple[float, ...]
-    kept: tuple[int, ...]
-    seen: Tensor
+    predicted_classes: tuple[int, ...]
+    network_input: Tensor
     masks: Tensor
     refined: Tensor | None
-    pseudo: Labels | None
+    pseudo_label: Labels | None
 
 
 @torch.inference_mode()
-def stages_of(run: Run, data: ImageDataset, index: int) -> Stages:
-    """Take one image through all stages; the network sees it as it does in validation.
+def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
+    """Compute all stages of one image, which is transformed as in validation.
 
     Args:
-        run: a run that has a model.
-        data: the images.
-        index: which.
+        run: A run that has a model.
+        data: The images.
+        index: Index of the image.
     """
     assert run.predictor is not None
     network, device, settings = run.predictor.engine.network, run.predictor.engine.device, run.recipe.pseudo_labels
-    shown, tags = ValidationImages(data, run.recipe.transforms)[index]
-    seen = shown[None].to(device).float() / 255
-    # The masks of CAM are divided by their maximum at full size; the method's are refined at the network's own stride.
-    out = network(network.normalise(seen), full_size=run.is_cam)
+    image, tags = ValidationImages(data, run.recipe.transforms)[index]
+    network_input = image[None].to(device).float() / 255
+    # CAM normalizes its masks by their maximum at full size; the method refines its masks at the network's stride.
+    out = network(network.normalise(network_input), full_size=run.is_cam)
     scores = tuple(out.scores[0].sigmoid().tolist())
-    kept = run.predictor.settings.threshold_rule(len(scores)).select(scores)
-    masks, refined, pseudo = out.masks, None, None
+    predicted_classes = run.predictor.settings.threshold_rule(len(scores)).select(scores)
+    masks, refined, pseudo_label = out.masks, None, None
     if run.is_cam:
-        # Each mask of CAM reaches 1 somewhere, so classes that are not there have to be left out.
-        absent = [1 + k for k in range(len(scores)) if k not in kept]
-        masks[:, absent] = 0
+        # Every mask of CAM reaches 1 somewhere, so masks of absent classes have to be removed.
+        masks[:, [1 + k for k in range(len(scores)) if k not in predicted_classes]] = 0
         if run.predictor.settings.background is not None:
             masks[:, 0] = run.predictor.settings.background
     else:
-        refined = refine(seen, masks, settings) if run.refines else None
-        pseudo = pseudo_of(masks if refined is None else refined, tags[None].to(device), seen, settings)
+        refined = refine(network_input, masks, settings) if run.refines else None
+        source = masks if refined is None else refined
+        pseudo_label = pseudo_of(source, tags[None].to(device), network_input, settings)[0].cpu().numpy()
     return Stages(
-        name=data.names[index],
+        image_id=data.names[index],
         pixels=data.images.read(index),
         tags=tuple(int(k) for k in tags.nonzero()[:, 0]),
         scores=scores,
-        kept=kept,
-        seen=seen,
+        predicted_classes=predicted_classes,
+        network_input=network_input,
         masks=masks,
         refined=refined,
-        pseudo=None if pseudo is None else pseudo[0].cpu().numpy(),
+        pseudo_label=pseudo_label,
     )
 
 
 @torch.inference_mode()
-def by_iteration(run: Run, stages: Stages, iterations: Sequence[int]) -> list[Tensor]:
-    """The masks after so many iterations of PAMR (Fig. 9), in rising order."""
-    results, masks, done = [], stages.masks, 0
-    for wanted in iterations:
-        more = run.recipe.pseudo_labels.model_copy(update={"iterations": wanted - done})
-        masks, done = refine(stages.seen, masks, more), wanted
+def refine_by_iteration(run: RunData, stages: Stages, iterations: Sequence[int]) -> list[Tensor]:
+    """Return the masks after each of these numbers of PAMR iterations (Fig. 9), which are in ascending order."""
+    results, masks, previous = [], stages.masks, 0
+    for count in iterations:
+        settings = run.recipe.pseudo_labels.model_copy(update={"iterations": count - previous})
+        masks, previous = refine(stages.network_input, masks, settings), count
         results.append(masks)
     return results
 
 
-def classes_at(masks: Tensor, size: tuple[int, int]) -> Labels:
-    """Each pixel's strongest class, with the masks resized to an image of this height and width."""
+def to_labels(masks: Tensor, size: tuple[int, int]) -> Labels:
+    """Return the class of the strongest mask at each pixel, with the masks resized to this height and width."""
     labels: Labels = enlarge(masks, size)[0].argmax(0).cpu().numpy()
     return labels
 
 
 def evenly_spaced(names: Sequence[str], count: int) -> list[int]:
-    """Positions of so many names, evenly spaced over the names in alphabetical order; all if there are not more."""
+    """Return positions of `count` names, evenly spaced in alphabetical order; of all names if there are fewer."""
     order = sorted(range(len(names)), key=lambda index: names[index])
     count = min(count, len(order))
     return [order[step * len(order) // count] for step in range(count)]

@@ -1,77 +1,56 @@
-"""Masks of validation images that a rule chose, in one figure; the photographs themselves are not shown."""
+"""Masks of evenly spaced validation images in one figure, without the photographs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.mask_dataset import IGNORE
 from tagseg.predict import load
 from tagseg.predict.render import mask_image, palette
 from tagseg.predict.tiling import Mask
+from tagseg.report.contact_sheet import contact_sheet
 from tagseg.report.stages import evenly_spaced
 from tagseg.source import DataSource
 
 COUNT = 12
-_ROWS = ("prediction", "with CRF", "ground truth")
-_COLUMNS, _SIDE, _GAP, _MARGIN, _TEXT = 6, 150, 8, 96, 15
 
 
 def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, count: int = COUNT) -> Path:
-    """Draw a run's masks at the paper's scales and flips, with the scores deciding which classes an image has.
+    """Draw the masks of a run with test-time augmentation and predicted labels.
 
     Args:
-        run: the run's folder.
-        val: the images, with masks.
-        path: the PNG.
-        threshold: the least score with which a class is kept.
-        count: how many images, evenly spaced over the sorted IDs of those that have masks.
+        run: Folder of the run.
+        val: Images with masks.
+        path: The PNG file.
+        threshold: Lowest probability of a predicted class.
+        count: Number of images, evenly spaced over the sorted IDs of those that have masks.
     """
     model = load(run)
     model.settings = model.settings.with_threshold(threshold)
-    data, ground_truth = val.open(model.classes), val.ground_truth(model.classes)
-    judged = [index for index, name in enumerate(data.names) if name in ground_truth]
-    shown: dict[str, list[Mask]] = {}
-    for position in evenly_spaced([data.names[index] for index in judged], count):
-        name, pixels = data.names[judged[position]], data.images.read(judged[position])
-        plain, refined = (model.predict(pixels, tta=True, crf=crf).mask for crf in (False, True))
-        shown[name] = [plain, refined, ground_truth[name]]
-    sheet = _sheet(shown, ("background", *model.classes))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path, optimize=True)
-    return path
+    data, masks = val.open(model.classes), val.ground_truth(model.classes)
+    image_ids = [name for name in data.names if name in masks]
+    chosen_ids = [image_ids[position] for position in evenly_spaced(image_ids, count)]
+    rows: dict[str, list[Mask]] = {"prediction": [], "with CRF": [], "ground truth": []}
+    for image_id in chosen_ids:
+        pixels = data.images.read(data.names.index(image_id))
+        rows["prediction"].append(model.predict(pixels, tta=True).mask)
+        rows["with CRF"].append(model.predict(pixels, tta=True, crf=True).mask)
+        rows["ground truth"].append(masks[image_id])
+    return contact_sheet(
+        [[mask_image(mask) for mask in row] for row in rows.values()],
+        list(rows),
+        path,
+        column_titles=chosen_ids,
+        legend=_legend([mask for row in rows.values() for mask in row], ("background", *model.classes)),
+    )
 
 
-def _sheet(shown: dict[str, list[Mask]], names: tuple[str, ...]) -> Image.Image:
-    """Bands of images side by side, a row for each kind of mask, and at the end what the colours mean."""
-    font, line = ImageFont.load_default(_TEXT), _TEXT + _GAP
-    band = line + len(_ROWS) * (_SIDE + _GAP) + _GAP
-    present = sorted({int(value) for masks in shown.values() for mask in masks for value in np.unique(mask)})
-    legend = [(value, "not judged" if value == IGNORE else names[value]) for value in present]
-    height = -(-len(shown) // _COLUMNS) * band + -(-len(legend) // _COLUMNS) * line
-    sheet = Image.new("RGB", (_MARGIN + _COLUMNS * (_SIDE + _GAP), height), "white")
-    draw = ImageDraw.Draw(sheet)
-    for index, (name, masks) in enumerate(shown.items()):
-        left, top = _MARGIN + index % _COLUMNS * (_SIDE + _GAP), index // _COLUMNS * band
-        draw.text((left + _SIDE // 2, top + line // 2), name, fill="black", font=font, anchor="mm")
-        for row, (title, mask) in enumerate(zip(_ROWS, masks, strict=True)):
-            middle = top + line + row * (_SIDE + _GAP) + _SIDE // 2
-            if left == _MARGIN:
-                draw.text((0, middle), title, fill="black", font=font, anchor="lm")
-            tile = _tile(mask)
-            sheet.paste(tile, (left + (_SIDE - tile.width) // 2, middle - tile.height // 2))
-    colours = palette(256)
-    for index, (value, name) in enumerate(legend):
-        left = _MARGIN + index % _COLUMNS * (_SIDE + _GAP)
-        top = height - (-(-len(legend) // _COLUMNS) - index // _COLUMNS) * line
-        draw.rectangle((left, top, left + _TEXT, top + _TEXT), fill=tuple(colours[value].tolist()))
-        draw.text((left + line, top + _TEXT // 2), name, fill="black", font=font, anchor="lm")
-    return sheet
-
-
-def _tile(mask: Mask) -> Image.Image:
-    """A mask in its colours, as large as its place allows."""
-    image = mask_image(mask).convert("RGB")
-    factor = _SIDE / max(image.size)
-    size = (max(1, round(factor * image.width)), max(1, round(factor * image.height)))
-    return image.resize(size, Image.Resampling.NEAREST)
+def _legend(masks: Sequence[Mask], names: Sequence[str]) -> list[tuple[tuple[int, int, int], str]]:
+    """Colors and names of the classes that occur in the masks."""
+    values = sorted({int(value) for mask in masks for value in np.unique(mask)})
+    colors = palette(256).tolist()
+    return [
+        ((colors[value][0], colors[value][1], colors[value][2]), "ignored" if value == IGNORE else names[value])
+        for value in values
+    ]

@@ -1,0 +1,108 @@
+"""Data of a run, read from its folder; parts that do not exist yet are None or empty."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tagseg.errors import ConfigError, DataError
+from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
+from tagseg.models.files import MODEL_FILE
+from tagseg.predict.predictor import Predictor, load
+from tagseg.training.checkpoint import Progress, read_progress
+from tagseg.training.journal import read_journal
+from tagseg.training.recipe import Recipe
+from tagseg.training.run_folder import read_config
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run.
+
+    Attributes:
+        folder: Folder of the run.
+        config: Content of config.json.
+        recipe: Resolved recipe.
+        classes: Class names without the background.
+        metrics: Lines of metrics.jsonl.
+        progress: Progress of the training; None before the first checkpoint.
+        predictor: Trained model; None before the first epoch that can be its checkpoint has ended.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    recipe: Recipe
+    classes: tuple[str, ...]
+    metrics: list[dict[str, Any]]
+    progress: Progress | None
+    predictor: Predictor | None
+
+    @property
+    def is_cam(self) -> bool:
+        """Whether this is the CAM baseline, which is trained on image-level labels alone."""
+        return self.recipe.model.method == "cam"
+
+    @property
+    def refines(self) -> bool:
+        """Whether masks are refined before they become pseudo labels."""
+        return not self.is_cam and self.recipe.pseudo_labels.refine != "none"
+
+    @property
+    def classification_epochs(self) -> int:
+        """Number of first epochs that train the classification alone; 0 for CAM, which has no second phase."""
+        return 0 if self.is_cam else self.recipe.training.classification_epochs
+
+    @property
+    def checkpoint_epoch(self) -> int | None:
+        """Epoch of the model's weights, counted from 1."""
+        return (self.progress.kept_epoch or None) if self.progress else None
+
+    @property
+    def checkpoint_name(self) -> str:
+        """Which checkpoint the model is, such as `best checkpoint: epoch 3`."""
+        if self.checkpoint_epoch is None:
+            return "no checkpoint yet"
+        return f"{self.recipe.validation.checkpoint} checkpoint: epoch {self.checkpoint_epoch}"
+
+    def metrics_of(self, kind: str) -> list[dict[str, Any]]:
+        """Metrics of one kind, `train` or `validation`, in order."""
+        return [line for line in self.metrics if line.get("kind") == kind]
+
+
+def read_run(folder: Path) -> RunData:
+    """Read the folder of a run.
+
+    Raises:
+        ConfigError: If this is not the folder of a run.
+    """
+    config = read_config(folder)
+    try:
+        recipe, classes = Recipe.parse(config["recipe"]), tuple(str(name) for name in config["classes"])
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{folder}: its configuration is incomplete or damaged ({error!r})") from None
+    return RunData(
+        folder=folder,
+        config=config,
+        recipe=recipe,
+        classes=classes,
+        metrics=[line for line in read_journal(folder) if _is_complete(line)],
+        progress=read_progress(folder),
+        predictor=load(folder) if (folder / MODEL_FILE).is_file() else None,
+    )
+
+
+def read_evaluations(run: RunData, others: Sequence[Evaluation]) -> list[Evaluation]:
+    """Return the evaluation in the run's folder, if there is one, followed by others."""
+    path = run.folder / EVALUATION_FILE
+    if not path.is_file():
+        return list(others)
+    try:
+        return [Evaluation.from_json(path.read_text(encoding="utf-8")), *others]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"{path}: not a result of an evaluation ({error})", "evaluate again or delete it") from None
+
+
+def _is_complete(line: object) -> bool:
+    """Whether a line of metrics.jsonl has a step and an epoch, both counted from 1."""
+    counts = [line.get(key) for key in ("step", "epoch")] if isinstance(line, dict) else [None]
+    return all(isinstance(count, int) and count > 0 for count in counts)
