@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tagseg.api import evaluate, train, write_report
-from tagseg.data import shapes, shapes_masks
+from tagseg.data import DataSource, shapes, shapes_masks
 from tagseg.evaluation import best_background
 from tagseg.predict import Predictor
 from tagseg.predict.palette import to_indexed
-from tagseg.source import DataSource
 
 IMAGES, UNSEEN, SHOWN = 3000, 400, 6
 
@@ -33,7 +32,7 @@ def run_demo(out: str | Path = "demo") -> Path:
     method = train(data, out / "method", recipe="shapes")
     console.print("Training the CAM baseline on the same images.")
     cam = train(data, out / "cam", recipe="cam-shapes")
-    images, ground_truth = unseen.open(), unseen.ground_truth()
+    images, ground_truth = unseen.open(), unseen.open_masks()
     tuned = best_background(cam, images, ground_truth, protocol="predicted-tags")
     cam.settings = replace(cam.settings, background=tuned.best, thresholds_from="masks")
     rows = {"tagseg": evaluate(method, unseen, out=out / "method"), "CAM": evaluate(cam, unseen, out=out / "cam")}
@@ -66,7 +65,7 @@ def _image_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
     font = ImageFont.load_default(20)
     for row, title in enumerate(rows):
         ImageDraw.Draw(sheet).text((0, row * (side + gap) + side // 2), title, fill="black", font=font, anchor="lm")
-    for column, name in enumerate(data.names):
+    for column, name in enumerate(data.image_ids):
         image = Image.fromarray(data[column][0].permute(1, 2, 0).numpy())
         small = image.resize((96, 96))  # the size that both networks were trained at
         shown = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.predict import batches
 from tagseg.predict.batches import in_batches
 

@@ -20,7 +20,7 @@ STAGES = ["input", "prediction", "refinement", "pseudo label", "ground truth"]
 def tagged(count: int, split: str) -> ImageDataset:
     """Shapes under these names."""
     made = shapes(count, size=SIZE, split=split)
-    return ImageDataset(CLASSES, made.names, made.tags, made.images)
+    return ImageDataset(CLASSES, made.image_ids, made.labels, made.images)
 
 
 def masks(count: int) -> MaskDataset:

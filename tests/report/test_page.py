@@ -58,7 +58,7 @@ def test_stages_are_those_of_training(trained: Path) -> None:
     assert stages.refined is not None
     assert stages.pseudo is not None
     torch.testing.assert_close(by_iteration(found, stages, (1, 3, 10))[-1], stages.refined)  # the recipe's iterations
-    tags = {int(k) + 1 for k in VALIDATION.tags[3].nonzero()[:, 0]}
+    tags = {int(k) + 1 for k in VALIDATION.labels[3].nonzero()[:, 0]}
     assert {int(value) for value in np.unique(stages.pseudo)} <= {IGNORE, 0} | tags
     assert stages.masks.sum(1).allclose(torch.ones(1))
 
@@ -66,7 +66,7 @@ def test_stages_are_those_of_training(trained: Path) -> None:
 def test_says_how_images_were_chosen_and_what_is_tagged(full: Path) -> None:
     text = Page(full).text
     assert "4 of 12 validation images, evenly spaced over their IDs" in text
-    tags = [CLASSES[k] for k in VALIDATION.tags[0].nonzero()[:, 0].tolist()]
+    tags = [CLASSES[k] for k in VALIDATION.labels[0].nonzero()[:, 0].tolist()]
     assert re.search(r"val-00000 true " + re.escape(tags[0]), text)
 
 
@@ -113,7 +113,7 @@ def test_curves_mark_the_kept_epoch_and_the_first_phase(full: Path) -> None:
 
 def test_dataset_counts_the_tags(full: Path) -> None:
     text = Page(full).text
-    for name, count in zip(CLASSES, VALIDATION.tags.sum(0).int().tolist(), strict=True):
+    for name, count in zip(CLASSES, VALIDATION.labels.sum(0).int().tolist(), strict=True):
         assert f"{name} {count} {100 * count / 12:.1f} %" in text
 
 

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import track
 
-from tagseg.data.dataset import ImageDataset, Pixels
-from tagseg.data.mask_dataset import Mask, MaskDataset
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.images import Pixels
+from tagseg.data.masks import Mask, MaskDataset
 from tagseg.models.network import Network
 from tagseg.predict.ahead import map_ahead
 from tagseg.predict.batches import in_batches
@@ -49,10 +50,10 @@ def judged_indices(predictor: Predictor, data: ImageDataset, ground_truth: MaskD
                 f"the {what} have the classes {', '.join(names)}, but the model has {', '.join(predictor.classes)}; "
                 "open them with classes= those of the model, in its order"
             )
-    indices = [index for index, name in enumerate(data.names) if name in ground_truth]
+    indices = [index for index, name in enumerate(data.image_ids) if name in ground_truth]
     if not indices:
         raise ValueError(
-            f"none of the {len(data)} images has a mask (the first is {data.names[0]!r}); open the masks with the "
+            f"none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r}); open the masks with the "
             "arguments of the dataset"
         )
     return indices
@@ -85,7 +86,7 @@ def judge(
     indices = judged_indices(predictor, data, ground_truth)
 
     def read(index: int) -> _Item:
-        return _Item(index, data.images.read(index), ground_truth[data.names[index]])
+        return _Item(index, data.images.read(index), ground_truth[data.image_ids[index]])
 
     items = map_ahead(read, indices, size=lambda item: item.pixels.nbytes + item.ground_truth.nbytes)
     shown = track(items, "evaluating", len(indices), console=Console(stderr=True), disable=not progress)

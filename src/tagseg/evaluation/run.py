@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import MaskDataset
+from tagseg.data.masks import MaskDataset
 from tagseg.evaluation.confusion import ConfusionMatrix
 from tagseg.evaluation.evaluation import Evaluation
 from tagseg.evaluation.judge import Judged, as_predictor, judge, judged_indices, mask_at
@@ -44,7 +44,7 @@ def evaluate(
     predictor = as_predictor(model)
 
     def both(index: int) -> Choose:
-        tags = tagged(data.tags[index])
+        tags = tagged(data.labels[index])
         return lambda scores: {PREDICTED_TAGS: predictor.settings.kept_classes(scores), TRUE_TAGS: tags}
 
     began = time.monotonic()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import MaskDataset
+from tagseg.data.masks import MaskDataset
 from tagseg.errors import unknown_name
 from tagseg.evaluation.confusion import ConfusionMatrix, mean
 from tagseg.evaluation.judge import as_predictor, judge, mask_at, planes_at
@@ -106,7 +106,7 @@ def best_background(
 
     def one(index: int) -> Choose:
         if protocol == TRUE_TAGS:
-            return lambda _: {protocol: tagged(data.tags[index])}
+            return lambda _: {protocol: tagged(data.labels[index])}
         return lambda scores: {protocol: predictor.settings.kept_classes(scores)}
 
     matrices = {threshold: ConfusionMatrix(1 + len(predictor.classes)) for threshold in thresholds}

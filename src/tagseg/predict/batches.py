@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.predict.ahead import until_error
 
 _AHEAD = 128  # batches; VOC's images have some hundred shapes, and a full batch costs little more than one image

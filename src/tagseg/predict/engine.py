@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tagseg._device import pick_device
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.errors import unknown_name
 from tagseg.models.network import Network
 from tagseg.predict.optimize.prepared import prepare

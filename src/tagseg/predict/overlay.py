@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.predict.palette import palette
 from tagseg.predict.tiles import Mask
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.predict.overlay import blend, reduce, with_legend
 from tagseg.predict.palette import save_indexed
 from tagseg.predict.settings import InferenceSettings

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from tagseg.data.dataset import Pixels
-from tagseg.data.files import FileRef, Place
-from tagseg.data.images import SUFFIXES, decode, to_rgb, upright, without_ending
+from tagseg.data.files import FileIndex, FileRef
+from tagseg.data.images import IMAGE_SUFFIXES, Pixels, apply_exif_rotation, decode, strip_image_suffix, to_rgb
 from tagseg.errors import DataError
 
 InMemory = Image.Image | NDArray[np.generic] | Tensor
@@ -47,7 +46,7 @@ class MemoryImage:
     def read(self) -> Pixels:
         """The image as RGB, [H, W, 3]."""
         if isinstance(self.image, Image.Image):
-            return np.array(to_rgb(upright(self.image.copy())))
+            return np.array(to_rgb(apply_exif_rotation(self.image.copy())))
         if isinstance(self.image, Tensor):
             values = self.image.detach().cpu()
             return _array_to_rgb((values.movedim(0, -1) if values.dim() == 3 else values).numpy(), "[3, H, W]")
@@ -89,13 +88,13 @@ def _expand(path: Path) -> list[ImageFile]:
         return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_one(FileRef(path), path.name)]
     zip_path, _, member = str(path).rpartition(":")
     if member and zipfile.is_zipfile(zip_path):
-        file = Place(Path(zip_path)).find(member)
+        file = FileIndex(Path(zip_path)).find(member)
         if file is None:
             raise DataError(f"{zip_path}: holds no image {member}; check its name")
         return [_one(file, member)]
     if has_magic(str(path)):
         matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        images = [match for match in matches if match.is_file() and match.suffix.lower() in SUFFIXES]
+        images = [match for match in matches if match.is_file() and match.suffix.lower() in IMAGE_SUFFIXES]
         if not images:
             raise DataError(f"{path}: no image matches this pattern; {_endings()}")
         return [_one(FileRef(match), match.name) for match in images]
@@ -103,7 +102,7 @@ def _expand(path: Path) -> list[ImageFile]:
 
 
 def _all_in(path: Path, kind: str) -> list[ImageFile]:
-    files: Sequence[tuple[PurePosixPath, FileRef]] = list(Place(path).files.items())
+    files: Sequence[tuple[PurePosixPath, FileRef]] = list(FileIndex(path).files.items())
     if not files:
         raise DataError(f"{path}: this {kind} holds no images; {_endings()}")
     return [_one(file, str(name)) for name, file in files]
@@ -112,11 +111,11 @@ def _all_in(path: Path, kind: str) -> list[ImageFile]:
 def _one(file: FileRef, name: str) -> ImageFile:
     # Results are written below a folder by this name, so it must not lead out of it.
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
-    return ImageFile(str(without_ending(PurePosixPath(*parts))), file)
+    return ImageFile(str(strip_image_suffix(PurePosixPath(*parts))), file)
 
 
 def _endings() -> str:
-    return f"images end in {', '.join(sorted(SUFFIXES))}"
+    return f"images end in {', '.join(sorted(IMAGE_SUFFIXES))}"
 
 
 def _array_to_rgb(values: NDArray[np.generic], expected: str) -> Pixels:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.errors import DataError
 from tagseg.predict.ahead import map_ahead
 from tagseg.predict.batches import in_batches

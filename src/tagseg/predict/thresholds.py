@@ -37,11 +37,11 @@ def tune_on_tags(
         return lambda: [scores for scores, _ in found()]
 
     def read(index: int) -> Decoded:
-        return Decoded(data.names[index], data.images.read(index))
+        return Decoded(data.image_ids[index], data.images.read(index))
 
     images = map_ahead(read, range(len(data)), size=lambda image: image.pixels.nbytes)
     scores = list(in_batches(images, begin, batch_size=batch_size, in_flight=predictor.engine.in_flight))
-    return replace(predictor.settings, thresholds=tune_thresholds(scores, data.tags.numpy()), thresholds_from="tags")
+    return replace(predictor.settings, thresholds=tune_thresholds(scores, data.labels.numpy()), thresholds_from="tags")
 
 
 def tune_thresholds(scores: ArrayLike, tags: ArrayLike) -> tuple[float, ...]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tagseg.data.dataset import ImageDataset, Pixels
-from tagseg.data.mask_dataset import IGNORE as NOT_JUDGED, MaskDataset
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.images import Pixels
+from tagseg.data.masks import IGNORE_LABEL, MaskDataset
 from tagseg.report.images import as_jpeg, colours, paint, side_for, small_copy
 from tagseg.report.markup import Markup, element, percent
 from tagseg.report.run import NO_MODEL_YET, Run
@@ -34,7 +35,7 @@ def gallery(run: Run, images: ImageDataset | None, ground_truth: MaskDataset | N
         return [_section(element("p", NO_MODEL_YET))]
     if images is None or len(images) == 0:
         return [_section(element("p", "No images were given to show."))]
-    shown = [stages_of(run, images, index) for index in evenly_spaced(images.names, count)]
+    shown = [stages_of(run, images, index) for index in evenly_spaced(images.image_ids, count)]
     stepped = shown[:: max(1, len(shown) - 1)][:_STEPPED] if run.refines else []
     side = side_for(len(shown) * _MOST_COLUMNS + len(stepped) * (len(ITERATIONS) + 2))
     known = ground_truth if ground_truth is not None and any(stages.name in ground_truth for stages in shown) else None
@@ -133,7 +134,7 @@ def _truth_column(ground_truth: MaskDataset | None) -> list[_Column]:
         if stages.name not in ground_truth:
             return None
         mask = ground_truth[stages.name].astype(np.int64)
-        return _painted(image, mask, mask == NOT_JUDGED)
+        return _painted(image, mask, mask == IGNORE_LABEL)
 
     return [_Column("ground truth", show)]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.predict.overlay import blend
 from tagseg.report.stages import Labels
 

@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import MaskDataset
+from tagseg.data.masks import MaskDataset
 from tagseg.evaluation.evaluation import Evaluation
 from tagseg.report.curves import curves
 from tagseg.report.gallery import gallery

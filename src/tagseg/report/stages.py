@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tagseg.data.dataset import ImageDataset, Pixels
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.images import Pixels
 from tagseg.models.network import enlarge
 from tagseg.report.run import Run
 from tagseg.training.augment import ValidationImages
@@ -72,7 +73,7 @@ def stages_of(run: Run, data: ImageDataset, index: int) -> Stages:
         refined = refine(seen, masks, settings) if run.refines else None
         pseudo = pseudo_of(masks if refined is None else refined, tags[None].to(device), seen, settings)
     return Stages(
-        name=data.names[index],
+        name=data.image_ids[index],
         pixels=data.images.read(index),
         tags=tuple(int(k) for k in tags.nonzero()[:, 0]),
         scores=scores,

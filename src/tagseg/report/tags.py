@@ -13,7 +13,7 @@ def tags(images: ImageDataset | None) -> Markup:
     heading = element("h2", "Dataset")
     if images is None or len(images) == 0:
         return element("section", heading, element("p", "No images were given to count tags of."), id="dataset")
-    table_of_tags = images.tags.numpy().astype(np.int64)  # [N, C]
+    table_of_tags = images.labels.numpy().astype(np.int64)  # [N, C]
     together = table_of_tags.T @ table_of_tags
     counts = together.diagonal()
     rows = [

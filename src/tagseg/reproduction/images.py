@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from tagseg.data.mask_dataset import IGNORE
+from tagseg.data import DataSource
+from tagseg.data.masks import IGNORE_LABEL
 from tagseg.predict import load
 from tagseg.predict.palette import palette, to_indexed
 from tagseg.predict.tiles import Mask
 from tagseg.report.stages import evenly_spaced
-from tagseg.source import DataSource
 
 COUNT = 12
 _ROWS = ("prediction", "with CRF", "ground truth")
@@ -29,11 +29,11 @@ def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, coun
     """
     model = load(run)
     model.settings = model.settings.with_threshold(threshold)
-    data, ground_truth = val.open(model.classes), val.ground_truth(model.classes)
-    judged = [index for index, name in enumerate(data.names) if name in ground_truth]
+    data, ground_truth = val.open(model.classes), val.open_masks(model.classes)
+    judged = [index for index, name in enumerate(data.image_ids) if name in ground_truth]
     shown: dict[str, list[Mask]] = {}
-    for position in evenly_spaced([data.names[index] for index in judged], count):
-        name, pixels = data.names[judged[position]], data.images.read(judged[position])
+    for position in evenly_spaced([data.image_ids[index] for index in judged], count):
+        name, pixels = data.image_ids[judged[position]], data.images.read(judged[position])
         plain, refined = (model.predict(pixels, tta=True, crf=crf).mask for crf in (False, True))
         shown[name] = [plain, refined, ground_truth[name]]
     sheet = _sheet(shown, ("background", *model.classes))
@@ -47,7 +47,7 @@ def _sheet(shown: dict[str, list[Mask]], names: tuple[str, ...]) -> Image.Image:
     font, line = ImageFont.load_default(_TEXT), _TEXT + _GAP
     band = line + len(_ROWS) * (_SIDE + _GAP) + _GAP
     present = sorted({int(value) for masks in shown.values() for mask in masks for value in np.unique(mask)})
-    legend = [(value, "not judged" if value == IGNORE else names[value]) for value in present]
+    legend = [(value, "not judged" if value == IGNORE_LABEL else names[value]) for value in present]
     height = -(-len(shown) // _COLUMNS) * band + -(-len(legend) // _COLUMNS) * line
     sheet = Image.new("RGB", (_MARGIN + _COLUMNS * (_SIDE + _GAP), height), "white")
     draw = ImageDraw.Draw(sheet)
