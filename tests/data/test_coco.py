@@ -15,7 +15,8 @@ CAT, DOG = 1, 2  # mask values: the categories by ascending ID
 
 
 def annotation(number: int, category: int, segmentation: object, **more: object) -> dict[str, Any]:
-    return {"id": number, "image_id": 7, "category_id": category, "segmentation": segmentation, "area": 1, **more}
+    defaults = {"id": number, "image_id": 7, "category_id": category, "segmentation": segmentation, "area": 1}
+    return {**defaults, **more}
 
 
 def rectangle(left: float, top: float, right: float, bottom: float) -> list[list[float]]:
@@ -111,3 +112,31 @@ def test_invalid_files_are_data_errors(tmp_path: Path) -> None:
         open_dataset(write_text(tmp_path / "x.json", json.dumps({"images": [], "annotations": []})))
     with pytest.raises(DataError, match="is not valid JSON"):
         open_dataset(write_text(tmp_path / "y.json", "{"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 200_000, "is not valid JSON"),
+        ("[1]", "has no 'images'"),
+        ('{"images": {}, "annotations": [], "categories": []}', "has no 'images'"),
+        ('{"images": [1], "annotations": [], "categories": []}', "has no 'images'"),
+        ('{"images": [], "annotations": [], "categories": [{"id": [1], "name": "cat"}]}', "has no 'id'"),
+        ('{"images": [], "annotations": [], "categories": [{"id": "x", "name": "cat"}]}', "ID is not a number"),
+        ('{"images": [], "annotations": [{"image_id": []}], "categories": []}', r"has the image_id \[\]"),
+    ],
+)
+def test_malformed_content_is_a_data_error(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        open_dataset(write_text(tmp_path / "x.json", content))
+
+
+def test_entries_of_one_file_are_one_image(tmp_path: Path) -> None:
+    first = annotation(1, 3, rectangle(0, 0, 4, 4))
+    second = annotation(2, 1, rectangle(6, 2, 10, 6), image_id=9)
+    path = write_coco(tmp_path, [first, second])
+    content = json.loads(path.read_text())
+    content["images"][1]["file_name"] = "one.jpg"
+    path.write_text(json.dumps(content))
+    assert open_dataset(path).labels.tolist() == [[1, 1]]
+    assert np.unique(open_masks(path)["one"]).tolist() == [0, CAT, DOG]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tagseg.data import DataError, ImageDataset, open_dataset, open_masks
-from tests.data.writing import write_text, write_voc
+from tests.data.writing import write_sbd_mat, write_text, write_voc
 
 
 def labels_by_id(dataset: ImageDataset) -> dict[str, list[str]]:
@@ -67,6 +67,9 @@ def test_error_names_the_file(tmp_path: Path) -> None:
         open_dataset(tmp_path, classes=["dog"])
     (tmp_path / "benchmark_RELEASE/dataset/cls/d1.mat").write_bytes(b"broken")
     with pytest.raises(DataError, match=r"d1\.mat: is not an SBD annotation"):
+        open_dataset(tmp_path)
+    write_sbd_mat(tmp_path / "benchmark_RELEASE/dataset/cls/d1.mat", 21)
+    with pytest.raises(DataError, match=r"d1\.mat: is not an SBD annotation \(categories \[21\]\)"):
         open_dataset(tmp_path)
     write_text(voc / "Annotations" / "a1.xml", "<annotation>")
     with pytest.raises(DataError, match=r"a1\.xml: is not valid XML"):
