@@ -88,10 +88,16 @@ def test_compressed_run_lengths_are_decoded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("segmentation", "message"),
     [
-        ({"size": [8, 12], "counts": [5]}, r"the run lengths of annotation 4 cover 5 pixels, not 8 x 12"),
+        (
+            {"size": [8, 12], "counts": [5]},
+            r"annotation 4 .*\(its run lengths cover 5 pixels, not 8 x 12\)",
+        ),
         (None, r"annotation 4 has neither polygons nor run lengths"),
         ([["a", 1, 2, 3, 4, 5]], r"annotation 4 cannot be decoded"),
         ([7], r"annotation 4 cannot be decoded"),
+        (rectangle(0, 0, 1e12, 1e12), r"annotation 4 cannot be decoded \(its polygon reaches far beyond the image"),
+        (rectangle(0, 0, float("nan"), 4), r"annotation 4 cannot be decoded"),
+        ({"size": [8, 12], "counts": "not run lengths"}, r"annotation 4 cannot be decoded"),
     ],
 )
 def test_mask_errors_name_the_annotation(tmp_path: Path, segmentation: object, message: str) -> None:

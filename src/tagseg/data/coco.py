@@ -97,35 +97,43 @@ class _CocoMask:
 
     def _decode(self, annotation: Mapping[str, Any]) -> NDArray[np.bool_]:
         """Decode an annotation's polygons or run lengths, [H, W]."""
-        tools = _import_pycocotools(self.location)
+        name = f"{self.location}: annotation {annotation.get('id')}"
         segmentation = annotation.get("segmentation")
         counts = segmentation.get("counts") if isinstance(segmentation, dict) else None
-        name = f"{self.location}: annotation {annotation.get('id')}"
-        if not isinstance(segmentation, list) and not isinstance(counts, list | str | bytes):
-            raise DataError(f"{name} has neither polygons nor run lengths", "remove it")
-        size = [self.height, self.width]
         try:
             if isinstance(segmentation, list):
-                # Fewer than three corners enclose no pixel, and pycocotools would take four numbers for a box.
-                polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
-                if not polygons:
-                    return np.zeros((self.height, self.width), bool)
-                encoded = tools.merge(tools.frPyObjects(polygons, self.height, self.width))
-            elif isinstance(counts, list):
-                if sum(counts) != self.height * self.width or min(counts) < 0:
-                    raise DataError(
-                        f"{self.location}: the run lengths of annotation {annotation.get('id')} cover {sum(counts)} "
-                        f"pixels, not {self.height} x {self.width}",
-                        "correct or remove it",
-                    )
-                encoded = tools.frPyObjects({"size": size, "counts": counts}, self.height, self.width)
-            else:
-                encoded = {"size": size, "counts": counts}
-            return np.asarray(tools.decode(encoded), bool)
-        except DataError:
-            raise
+                return self._decode_polygons(segmentation)
+            if isinstance(counts, list | str | bytes):
+                return self._decode_run_lengths(counts)
         except Exception as error:  # pycocotools raises errors of many types, Exception itself among them
             raise DataError(f"{name} cannot be decoded ({error})", "correct or remove it") from error
+        raise DataError(f"{name} has neither polygons nor run lengths", "remove it")
+
+    def _decode_polygons(self, polygons: Sequence[Sequence[float]]) -> NDArray[np.bool_]:
+        tools = _import_pycocotools(self.location)
+        side = max(self.height, self.width)
+        # Fewer than three corners enclose no pixel, and pycocotools would take four numbers for a box.
+        polygons = [polygon for polygon in polygons if len(polygon) >= 6]
+        if not polygons:
+            return np.zeros((self.height, self.width), bool)
+        for polygon in polygons:
+            # pycocotools does not check coordinates: it crashes on large ones.
+            if not all(-side <= coordinate <= 2 * side for coordinate in polygon):
+                raise ValueError(f"its polygon reaches far beyond the image of {self.width} x {self.height}")
+        return np.asarray(tools.decode(tools.merge(tools.frPyObjects(polygons, self.height, self.width))), bool)
+
+    def _decode_run_lengths(self, counts: list[int] | str | bytes) -> NDArray[np.bool_]:
+        tools = _import_pycocotools(self.location)
+        encoded: Any = {"size": [self.height, self.width], "counts": counts}
+        if isinstance(counts, list):
+            if sum(counts) != self.height * self.width or min(counts) < 0:
+                raise ValueError(f"its run lengths cover {sum(counts)} pixels, not {self.height} x {self.width}")
+            encoded = tools.frPyObjects(encoded, self.height, self.width)
+        mask = tools.decode(encoded)
+        # pycocotools leaves pixels uninitialized that compressed run lengths do not cover.
+        if mask.sum() != tools.area(encoded):
+            raise ValueError(f"its run lengths do not cover {self.height} x {self.width} pixels")
+        return np.asarray(mask, bool)
 
 
 def _import_pycocotools(location: object) -> Any:
