@@ -15,6 +15,7 @@ from tagseg.data.masks import IGNORE_LABEL, Mask, MaskReaders
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError
 
+_LARGEST_SIDE = 100_000  # pixels; larger images cannot be decoded
 _KEYS = {"images": ("id", "file_name", "width", "height"), "annotations": (), "categories": ("id", "name")}
 _TYPES = {"id": (int, str), "file_name": (str,), "name": (str,), "width": (int, float), "height": (int, float)}
 
@@ -71,10 +72,10 @@ def coco_masks(path: Path, records: Records) -> MaskReaders:
         annotations[file_names[annotation["image_id"]]].append(annotation)
     readers: dict[str, Callable[[], Mask]] = {}
     for image_id, record in zip(records.image_ids, records.records, strict=True):
-        height, width = (int(images[record.image][side]) for side in ("height", "width"))
-        if min(height, width) < 1:
+        height, width = images[record.image]["height"], images[record.image]["width"]
+        if not (1 <= height <= _LARGEST_SIDE and 1 <= width <= _LARGEST_SIDE):
             raise DataError(f"{record.location}: has the size {width} x {height}", "correct or remove the entry")
-        readers[image_id] = _CocoMask(record.location, height, width, annotations[record.image], values)
+        readers[image_id] = _CocoMask(record.location, int(height), int(width), annotations[record.image], values)
     return readers
 
 

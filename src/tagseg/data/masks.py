@@ -1,4 +1,4 @@
-"""Ground-truth masks, for evaluation only: training code does not import this module, and no dataset refers to it."""
+"""Ground-truth masks, for evaluation only: an `ImageDataset` has no access to them."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
