@@ -35,10 +35,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A table's classes are in alphabetical order, and so are its masks' values.
     value = np.array([0, *(1 + sorted(data.classes).index(name) for name in data.classes)], np.uint8)
     rows = ["image,labels"]
-    for index, name in enumerate(data.names):
+    for index, name in enumerate(data.image_ids):
         Image.fromarray(data[index][0].permute(1, 2, 0).numpy()).save(folder / "images" / f"{name}.png")
         Image.fromarray(value[ground_truth[name]]).save(folder / "ground truth" / f"{name}.png")
-        tags = [tag for tag, has in zip(data.classes, data.tags[index], strict=True) if has]
+        tags = [tag for tag, has in zip(data.classes, data.labels[index], strict=True) if has]
         rows.append(f"{name}.png,{';'.join(tags)}")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
     return folder

@@ -12,6 +12,7 @@ from .api import (
 from .benchmarks.run import bench as bench
 from .data import (
     DataError as DataError,
+    DataSource as DataSource,
     ImageDataset as ImageDataset,
     MaskDataset as MaskDataset,
     open_dataset as open_dataset,
@@ -43,7 +44,6 @@ from .predict.tta import merge_scales as merge_scales
 from .refine.crf import dense_crf as dense_crf
 from .refine.pamr import pamr as pamr
 from .reproduction.run import reproduce as reproduce
-from .source import DataSource as DataSource
 from .training.losses import (
     classification_loss as classification_loss,
     self_supervised_loss as self_supervised_loss,

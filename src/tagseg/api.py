@@ -9,14 +9,13 @@ from pathlib import Path
 import torch
 
 from tagseg._cores import usable_cores
-from tagseg.data import CheckReport, DataError, ImageDataset, MaskDataset, check as check_data
-from tagseg.data.splitting import hold_out
+from tagseg.data import CheckReport, DataError, DataSource, ImageDataset, MaskDataset, check as check_data
+from tagseg.data.split import hold_out
 from tagseg.evaluation import Evaluation, evaluate as measure_masks, tune_on_masks
 from tagseg.models import Network
 from tagseg.models.files import MODEL_FILE
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.settings import NOTE, default_settings
-from tagseg.source import DataSource
 from tagseg.training.board import Board
 from tagseg.training.loop import fit
 from tagseg.training.processes import processes
@@ -72,9 +71,9 @@ def train(
         held_out, more = readable(val_source.open(learn.classes, skip_missing=skip_bad), skip_bad=skip_bad)
         bad += more
     if not len(held_out):
-        raise DataError(f"{val_source.data}: no images can be held out of training; name some with --val")
+        raise DataError(f"{val_source.path}: no images can be held out of training; name some with --val")
     if shared.is_main_process:
-        unseen = [name for name, count in zip(held_out.classes, held_out.tags.sum(0), strict=True) if not count]
+        unseen = [name for name, count in zip(held_out.classes, held_out.labels.sum(0), strict=True) if not count]
         lack = f"; none of these has {', '.join(unseen)}" if unseen else ""
         chosen = "the thresholds" if settings.validation.checkpoint == "last" else "the epoch and the thresholds"
         print(f"{len(learn)} images teach, the tags of {len(held_out)} choose {chosen}{lack}", file=sys.stderr)
@@ -89,7 +88,7 @@ def train(
         prepare_folder(out, settings, learn.classes, described)
     check_space(out, network)
     if shared.is_main_process:
-        write_held_out(out, held_out.names)
+        write_held_out(out, held_out.image_ids)
     ground_truth = val_source.masks_if_any(learn.classes)
     fit(
         network,
@@ -168,7 +167,7 @@ def evaluate(
     """
     predictor = _load(model, threshold)
     source = DataSource.of(data)
-    images, ground_truth = source.open(predictor.classes), source.ground_truth(predictor.classes)
+    images, ground_truth = source.open(predictor.classes), source.open_masks(predictor.classes)
     if tune_masks:
         predictor.settings = tune_on_masks(predictor, images, ground_truth, tta=tta, crf=crf).settings
     result = measure_masks(predictor, images, ground_truth, tta=tta, crf=crf)
@@ -191,22 +190,14 @@ def write_report(run: str | Path, out: str | Path | None = None, *, count: int =
     return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
 
 
-def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = ()) -> CheckReport:
+def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = (), progress: bool = False) -> CheckReport:
     """Look at every image and tag before hours are spent on them.
 
     Args:
         data: the tagged images.
         against: other datasets that must not share an image with these.
     """
-    source = DataSource.of(data)
-    return check_data(
-        source.data,
-        images=source.images or None,
-        split=source.split,
-        separator=source.separator,
-        sbd=source.sbd,
-        against=against,
-    )
+    return check_data(DataSource.of(data), against=against, progress=progress)
 
 
 def recipes() -> dict[str, str]:
@@ -217,9 +208,9 @@ def recipes() -> dict[str, str]:
 def validation_of(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:
     """The images that a run held out, and their masks where there are any."""
     config = read_config(Path(run))
-    source = DataSource.described(config["data"]["validation"])
+    source = DataSource.from_description(config["data"]["validation"])
     data = source.open(config["classes"], skip_missing=True)
-    position = {name: index for index, name in enumerate(data.names)}
+    position = {name: index for index, name in enumerate(data.image_ids)}
     held_out = [position[name] for name in read_held_out(Path(run)) if name in position]
     return data.subset(held_out), source.masks_if_any(config["classes"])
 

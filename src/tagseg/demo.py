@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tagseg.api import evaluate, train, write_report
-from tagseg.data import shapes, shapes_masks
+from tagseg.data import DataSource, shapes, shapes_masks
 from tagseg.evaluation import best_background
 from tagseg.predict import Predictor
 from tagseg.predict.render import mask_image
 from tagseg.report.contact_sheet import contact_sheet
-from tagseg.source import DataSource
 
 IMAGES, UNSEEN, SHOWN = 3000, 400, 6
 
@@ -34,7 +33,7 @@ def run_demo(out: str | Path = "demo") -> Path:
     method = train(data, out / "method", recipe="shapes")
     console.print("Training the CAM baseline on the same images.")
     cam = train(data, out / "cam", recipe="cam-shapes")
-    images, ground_truth = unseen.open(), unseen.ground_truth()
+    images, ground_truth = unseen.open(), unseen.open_masks()
     tuned = best_background(cam, images, ground_truth, protocol="predicted-tags")
     cam.settings = replace(cam.settings, background=tuned.best, thresholds_from="masks")
     rows = {"tagseg": evaluate(method, unseen, out=out / "method"), "CAM": evaluate(cam, unseen, out=out / "cam")}
@@ -67,6 +66,6 @@ def _image_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
         "image": images,
         "CAM": [mask_image(cam.predict(image).mask) for image in inputs],
         "tagseg": [mask_image(method.predict(image).mask) for image in inputs],
-        "ground truth": [mask_image(masks[name]) for name in data.names],
+        "ground truth": [mask_image(masks[name]) for name in data.image_ids],
     }
     return contact_sheet(list(rows.values()), list(rows), path, side=160, text_size=20)

@@ -1,4 +1,4 @@
-"""COCO's instances: image labels for training, rendered masks for evaluation."""
+"""COCO instances: image-level labels for training, decoded masks for evaluation."""
 
 import json
 import sys
@@ -11,42 +11,43 @@ import pytest
 from tagseg.data import DataError, open_dataset, open_masks
 from tests.data.writing import write_coco, write_text
 
-CAT, DOG = 1, 2  # mask values: the categories by rising number
+CAT, DOG = 1, 2  # mask values: the categories by ascending ID
 
 
 def annotation(number: int, category: int, segmentation: object, **more: object) -> dict[str, Any]:
-    return {"id": number, "image_id": 7, "category_id": category, "segmentation": segmentation, "area": 1, **more}
+    defaults = {"id": number, "image_id": 7, "category_id": category, "segmentation": segmentation, "area": 1}
+    return {**defaults, **more}
 
 
 def rectangle(left: float, top: float, right: float, bottom: float) -> list[list[float]]:
     return [[left, top, right, top, right, bottom, left, bottom]]
 
 
-def test_labels_of_a_file_and_of_the_folder(tmp_path: Path) -> None:
+def test_json_file_and_folder_give_the_same_dataset(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 3, rectangle(0, 0, 4, 4))])
     for dataset in (open_dataset(path), open_dataset(tmp_path, split="val"), open_dataset(path, images=tmp_path)):
         assert dataset.classes == ("cat", "dog")
-        assert dataset.names == ("one", "two")
-        assert dataset.tags.tolist() == [[0, 1], [0, 0]]
+        assert dataset.image_ids == ("one", "two")
+        assert dataset.labels.tolist() == [[0, 1], [0, 0]]
         assert dataset[1][0].shape == (3, 8, 12)
-    assert open_dataset(path, classes=["dog", "cat"]).tags.tolist() == [[1, 0], [0, 0]]
+    assert open_dataset(path, classes=["dog", "cat"]).labels.tolist() == [[1, 0], [0, 0]]
 
 
-def test_polygons_cover_their_pixels(tmp_path: Path) -> None:
-    ground_truth = open_masks(write_coco(tmp_path, [annotation(1, 3, rectangle(2, 1, 7, 5))]))
+def test_polygon_covers_its_pixels(tmp_path: Path) -> None:
+    masks = open_masks(write_coco(tmp_path, [annotation(1, 3, rectangle(2, 1, 7, 5))]))
     expected = np.zeros((8, 12), np.uint8)
     expected[1:5, 2:7] = DOG
-    assert np.array_equal(ground_truth["one"], expected)
-    assert not ground_truth["two"].any()
+    assert np.array_equal(masks["one"], expected)
+    assert not masks["two"].any()
 
 
-def test_run_lengths_go_down_the_columns(tmp_path: Path) -> None:
+def test_run_lengths_are_decoded_by_columns(tmp_path: Path) -> None:
     counts = [8 * 2 + 3, 2, 8 * 12 - 8 * 2 - 5]
     mask = open_masks(write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": counts})]))["one"]
     assert np.argwhere(mask == CAT).tolist() == [[3, 2], [4, 2]]
 
 
-def test_small_objects_lie_on_large_ones_and_crowds_are_ignored(tmp_path: Path) -> None:
+def test_small_objects_lie_over_large_ones_and_crowds_are_ignored(tmp_path: Path) -> None:
     crowd = {"size": [8, 12], "counts": [0, 8 * 12]}
     mask = open_masks(
         write_coco(
@@ -66,15 +67,15 @@ def test_given_classes_set_the_mask_values(tmp_path: Path) -> None:
     assert open_masks(path, classes=["dog", "cat"])["one"][4, 4] == 1
 
 
-def test_compressed_run_lengths_ask_for_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_without_pycocotools_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": "P3"})])
     monkeypatch.setitem(sys.modules, "pycocotools", None)
-    with pytest.raises(DataError, match=r"image 7\): compressed run lengths need pycocotools; .*'tagseg\[coco\]'"):
-        open_masks(path)["one"]
-    assert open_dataset(path).tags.tolist() == [[1, 0], [0, 0]]
+    with pytest.raises(DataError, match=r"val\.json: reading COCO's masks needs pycocotools; .*'tagseg\[coco\]'"):
+        open_masks(path)
+    assert open_dataset(path).labels.tolist() == [[1, 0], [0, 0]]
 
 
-def test_compressed_run_lengths(tmp_path: Path) -> None:
+def test_compressed_run_lengths_are_decoded(tmp_path: Path) -> None:
     tools = pytest.importorskip("pycocotools.mask")
     region = np.zeros((8, 12), np.uint8, order="F")
     region[2:5, 3:9] = 1
@@ -87,8 +88,16 @@ def test_compressed_run_lengths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("segmentation", "message"),
     [
-        ({"size": [8, 12], "counts": [5]}, r"the run lengths of annotation 4 cover 5 pixels, not 8 x 12"),
+        (
+            {"size": [8, 12], "counts": [5]},
+            r"annotation 4 .*\(its run lengths cover 5 pixels, not 8 x 12\)",
+        ),
         (None, r"annotation 4 has neither polygons nor run lengths"),
+        ([["a", 1, 2, 3, 4, 5]], r"annotation 4 cannot be decoded"),
+        ([7], r"annotation 4 cannot be decoded"),
+        (rectangle(0, 0, 1e12, 1e12), r"annotation 4 cannot be decoded \(its polygon reaches far beyond the image"),
+        (rectangle(0, 0, float("nan"), 4), r"annotation 4 cannot be decoded"),
+        ({"size": [8, 12], "counts": "not run lengths"}, r"annotation 4 cannot be decoded"),
     ],
 )
 def test_mask_errors_name_the_annotation(tmp_path: Path, segmentation: object, message: str) -> None:
@@ -96,16 +105,44 @@ def test_mask_errors_name_the_annotation(tmp_path: Path, segmentation: object, m
         open_masks(write_coco(tmp_path, [annotation(4, 1, segmentation)]))["one"]
 
 
-def test_errors_of_the_file(tmp_path: Path) -> None:
+def test_invalid_files_are_data_errors(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 44, [])])
     with pytest.raises(DataError, match="annotation 1 has the category_id 44, which the file does not describe"):
         open_dataset(path)
     with pytest.raises(DataError, match="holds COCO's splits val; name one of them with split="):
         open_dataset(tmp_path)
     no_name = {"images": [{"id": 5}], "annotations": [], "categories": []}
-    with pytest.raises(DataError, match="image 5 has no 'file_name'; add it or remove the image"):
+    with pytest.raises(DataError, match="image 5 has no 'file_name'; correct or remove the entry"):
         open_dataset(write_text(tmp_path / "w.json", json.dumps(no_name)))
     with pytest.raises(DataError, match="has no 'categories'; name a COCO instances file"):
         open_dataset(write_text(tmp_path / "x.json", json.dumps({"images": [], "annotations": []})))
     with pytest.raises(DataError, match="is not valid JSON"):
         open_dataset(write_text(tmp_path / "y.json", "{"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 200_000, "is not valid JSON"),
+        ("[1]", "has no 'images'"),
+        ('{"images": {}, "annotations": [], "categories": []}', "has no 'images'"),
+        ('{"images": [1], "annotations": [], "categories": []}', "has no 'images'"),
+        ('{"images": [], "annotations": [], "categories": [{"id": [1], "name": "cat"}]}', "has no 'id'"),
+        ('{"images": [], "annotations": [], "categories": [{"id": "x", "name": "cat"}]}', "ID is not a number"),
+        ('{"images": [], "annotations": [{"image_id": []}], "categories": []}', r"has the image_id \[\]"),
+    ],
+)
+def test_malformed_content_is_a_data_error(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        open_dataset(write_text(tmp_path / "x.json", content))
+
+
+def test_entries_of_one_file_are_one_image(tmp_path: Path) -> None:
+    first = annotation(1, 3, rectangle(0, 0, 4, 4))
+    second = annotation(2, 1, rectangle(6, 2, 10, 6), image_id=9)
+    path = write_coco(tmp_path, [first, second])
+    content = json.loads(path.read_text())
+    content["images"][1]["file_name"] = "one.jpg"
+    path.write_text(json.dumps(content))
+    assert open_dataset(path).labels.tolist() == [[1, 1]]
+    assert np.unique(open_masks(path)["one"]).tolist() == [0, CAT, DOG]

@@ -1,4 +1,4 @@
-"""Any image file a user may have becomes the RGB that a viewer would show, or one clear line."""
+"""Image files of any common format are decoded to 8-bit RGB, or fail with a one-line error."""
 
 import contextlib
 import io
@@ -14,105 +14,105 @@ from tagseg.data.images import decode
 from tagseg.errors import DataError
 
 
-def saved(image: Image.Image, kind: str, **options: object) -> bytes:
+def encode(image: Image.Image, kind: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
-def colour(data: bytes) -> list[int]:
-    """The colour of the first pixel."""
+def first_color(data: bytes) -> list[int]:
+    """Color of the first pixel."""
     first: list[int] = decode(data, "x")[0, 0].tolist()
     return first
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF"])
-def test_common_formats(kind: str) -> None:
-    pixels = decode(saved(Image.new("RGB", (9, 5), (250, 120, 10)), kind), "x")
+def test_common_formats_are_decoded(kind: str) -> None:
+    pixels = decode(encode(Image.new("RGB", (9, 5), (250, 120, 10)), kind), "x")
     assert pixels.shape == (5, 9, 3)
     assert pixels.dtype == np.uint8
     assert pixels.flags.writeable
     assert np.abs(pixels.astype(int) - [250, 120, 10]).max() <= 4
 
 
-def test_grey_fills_all_channels() -> None:
-    assert colour(saved(Image.new("L", (2, 2), 77), "PNG")) == [77, 77, 77]
-    assert colour(saved(Image.new("1", (2, 2), 1), "PNG")) == [255, 255, 255]
+def test_gray_fills_all_channels() -> None:
+    assert first_color(encode(Image.new("L", (2, 2), 77), "PNG")) == [77, 77, 77]
+    assert first_color(encode(Image.new("1", (2, 2), 1), "PNG")) == [255, 255, 255]
 
 
-def test_transparency_lies_on_white() -> None:
-    assert colour(saved(Image.new("RGBA", (2, 2), (0, 0, 0, 0)), "PNG")) == [255, 255, 255]
-    assert colour(saved(Image.new("RGBA", (2, 2), (0, 0, 0, 128)), "PNG")) == pytest.approx([127] * 3, abs=1)
-    assert colour(saved(Image.new("LA", (2, 2), (0, 0)), "PNG")) == [255, 255, 255]
+def test_transparent_pixels_are_blended_with_white() -> None:
+    assert first_color(encode(Image.new("RGBA", (2, 2), (0, 0, 0, 0)), "PNG")) == [255, 255, 255]
+    assert first_color(encode(Image.new("RGBA", (2, 2), (0, 0, 0, 128)), "PNG")) == pytest.approx([127] * 3, abs=1)
+    assert first_color(encode(Image.new("LA", (2, 2), (0, 0)), "PNG")) == [255, 255, 255]
 
 
-def test_palette_with_and_without_transparency() -> None:
+def test_palette_is_decoded_with_and_without_transparency() -> None:
     palette = Image.new("P", (2, 2), 1)
     palette.putpalette([0, 0, 0, 10, 20, 30])
-    assert colour(saved(palette, "PNG")) == [10, 20, 30]
-    assert colour(saved(palette, "PNG", transparency=1)) == [255, 255, 255]
+    assert first_color(encode(palette, "PNG")) == [10, 20, 30]
+    assert first_color(encode(palette, "PNG", transparency=1)) == [255, 255, 255]
 
 
-def test_cmyk() -> None:
-    assert colour(saved(Image.new("CMYK", (8, 8), (0, 0, 0, 0)), "JPEG")) == pytest.approx([255] * 3, abs=2)
-    assert colour(saved(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "TIFF")) == pytest.approx([255, 0, 0], abs=2)
+def test_cmyk_is_decoded() -> None:
+    assert first_color(encode(Image.new("CMYK", (8, 8), (0, 0, 0, 0)), "JPEG")) == pytest.approx([255] * 3, abs=2)
+    assert first_color(encode(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "TIFF")) == pytest.approx([255, 0, 0], abs=2)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-@pytest.mark.parametrize(("stored", "shown"), [(0, 0), (257, 1), (32896, 128), (65535, 255)])
-def test_16_bits_scale_over_their_whole_range(kind: str, stored: int, shown: int) -> None:
-    data = saved(Image.fromarray(np.full((2, 2), stored, np.uint16)), kind)
-    assert colour(data) == [shown] * 3
+@pytest.mark.parametrize(("stored", "decoded"), [(0, 0), (257, 1), (32896, 128), (65535, 255)])
+def test_16_bit_values_are_scaled_to_8_bits(kind: str, stored: int, decoded: int) -> None:
+    data = encode(Image.fromarray(np.full((2, 2), stored, np.uint16)), kind)
+    assert first_color(data) == [decoded] * 3
 
 
-def test_float_tiff() -> None:
-    assert colour(saved(Image.fromarray(np.full((2, 2), 0.5, np.float32)), "TIFF")) == [128] * 3
+def test_float_tiff_is_decoded() -> None:
+    assert first_color(encode(Image.fromarray(np.full((2, 2), 0.5, np.float32)), "TIFF")) == [128] * 3
     with pytest.raises(DataError, match=r"^scan\.tif: its values reach from -3 to -3.*save it as 8 bits$"):
-        decode(saved(Image.fromarray(np.full((2, 2), -3, np.float32)), "TIFF"), "scan.tif")
+        decode(encode(Image.fromarray(np.full((2, 2), -3, np.float32)), "TIFF"), "scan.tif")
 
 
 def test_exif_rotation_is_applied() -> None:
     image = Image.new("RGB", (10, 6), "black")
     image.paste("white", (0, 0, 10, 1))  # the top row
     exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: show it 90 degrees clockwise
-    pixels = decode(saved(image, "PNG", exif=exif), "x")
+    exif[0x0112] = 6  # rotate by 90 degrees clockwise
+    pixels = decode(encode(image, "PNG", exif=exif), "x")
     assert pixels.shape == (10, 6, 3)
     assert pixels[:, -1].min() == 255
     assert pixels[:, 0].max() == 0
 
 
-def test_a_sound_image_with_broken_exif_is_still_read() -> None:
-    data = saved(Image.new("RGB", (4, 4), "white"), "PNG", exif=b"no header of EXIF")
-    assert colour(data) == [255] * 3
+def test_invalid_exif_is_ignored() -> None:
+    data = encode(Image.new("RGB", (4, 4), "white"), "PNG", exif=b"no header of EXIF")
+    assert first_color(data) == [255] * 3
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (40, 1)])
-def test_one_pixel_wide(size: tuple[int, int]) -> None:
-    assert decode(saved(Image.new("RGB", size), "PNG"), "x").shape == (size[1], size[0], 3)
-    reduced = decode(saved(Image.new("RGB", size), "PNG"), "x", max_side=8)
+def test_images_one_pixel_wide_are_decoded(size: tuple[int, int]) -> None:
+    assert decode(encode(Image.new("RGB", size), "PNG"), "x").shape == (size[1], size[0], 3)
+    reduced = decode(encode(Image.new("RGB", size), "PNG"), "x", max_side=8)
     assert max(reduced.shape[:2]) <= 8
     assert min(reduced.shape[:2]) == 1
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_max_side_keeps_the_proportions_and_never_enlarges(kind: str) -> None:
-    data = saved(Image.new("RGB", (600, 300), (10, 200, 90)), kind)
+def test_max_side_keeps_the_aspect_ratio_and_never_enlarges(kind: str) -> None:
+    data = encode(Image.new("RGB", (600, 300), (10, 200, 90)), kind)
     reduced = decode(data, "x", max_side=100)
     assert reduced.shape == (50, 100, 3)
     assert np.abs(reduced.astype(int) - [10, 200, 90]).max() <= 4
     assert decode(data, "x", max_side=1000).shape == (300, 600, 3)
 
 
-def test_a_hundred_megapixels_are_read_without_a_warning() -> None:
-    data = saved(Image.new("L", (10_000, 10_000), 9), "JPEG", quality=1)
+def test_100_megapixels_are_decoded_without_a_warning() -> None:
+    data = encode(Image.new("L", (10_000, 10_000), 9), "JPEG", quality=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert decode(data, "x", max_side=200).shape == (200, 200, 3)
 
 
-def test_a_bomb_is_refused() -> None:
-    data = saved(Image.new("1", (20_000, 20_000)), "PNG")
+def test_decompression_bomb_is_an_error() -> None:
+    data = encode(Image.new("1", (20_000, 20_000)), "PNG")
     with pytest.raises(DataError, match=r"^huge\.png: has more than 178 megapixels; reduce"):
         decode(data, "huge.png")
 
@@ -125,18 +125,18 @@ def test_a_bomb_is_refused() -> None:
         (lambda _: b"<html>404</html>", "is not an image"),
     ],
 )
-def test_unreadable_files_are_one_line_that_names_the_file(damage: Callable[[bytes], bytes], message: str) -> None:
+def test_unreadable_file_is_a_one_line_error_with_its_name(damage: Callable[[bytes], bytes], message: str) -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8))
     with pytest.raises(DataError, match=rf"^a/b\.jpg: {message}.*(replace|remove)") as caught:
-        decode(damage(saved(noise, "JPEG")), "a/b.jpg")
+        decode(damage(encode(noise, "JPEG")), "a/b.jpg")
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @settings(max_examples=60, deadline=None)
 @given(kind=st.sampled_from(["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF"]), data=st.data())
-def test_damaged_bytes_never_raise_anything_else(kind: str, data: st.DataObject) -> None:
-    content = bytearray(saved(Image.new("RGB", (9, 7), "red"), kind))
+def test_damaged_bytes_raise_only_data_errors(kind: str, data: st.DataObject) -> None:
+    content = bytearray(encode(Image.new("RGB", (9, 7), "red"), kind))
     for position in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
         content[position] = data.draw(st.integers(0, 255))
     with contextlib.suppress(DataError):

@@ -1,4 +1,4 @@
-"""Masks are for evaluation, and training cannot reach them."""
+"""Masks are for evaluation; training has no access to them."""
 
 import builtins
 import io
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tagseg.data import DataError, ImageDataset, check, open_dataset, open_masks, shapes
+from tagseg.data import DataError, DataSource, ImageDataset, check, open_dataset, open_masks, shapes
 from tests.data.writing import (
     image_bytes,
     write_coco,
@@ -23,42 +23,42 @@ from tests.data.writing import (
 )
 
 
-def reachable(thing: object, seen: set[int] | None = None) -> Iterator[object]:
-    """Everything that an object leads to through attributes and containers."""
+def reachable(root: object, seen: set[int] | None = None) -> Iterator[object]:
+    """All objects that can be reached from an object through attributes and containers."""
     seen = set() if seen is None else seen
-    if id(thing) in seen:
+    if id(root) in seen:
         return
-    seen.add(id(thing))
-    yield thing
-    parts: list[object] = list(getattr(thing, "__dict__", {}).values())
-    if isinstance(thing, dict):
-        parts += [*thing, *thing.values()]
-    elif isinstance(thing, list | tuple | set | frozenset):
-        parts += thing
+    seen.add(id(root))
+    yield root
+    parts: list[object] = list(getattr(root, "__dict__", {}).values())
+    if isinstance(root, dict):
+        parts += [*root, *root.values()]
+    elif isinstance(root, list | tuple | set | frozenset):
+        parts += root
     for part in parts:
         yield from reachable(part, seen)
 
 
 def write_table_with_masks(root: Path) -> Path:
     masks = {name: write_mask(root / "tmp" / f"{name}.png", value).read_bytes() for name, value in (("a", 1), ("b", 2))}
-    members = {f"images/{name}.webp": image_bytes(ending="webp") for name in masks}
+    members = {f"images/{name}.webp": image_bytes(suffix="webp") for name in masks}
     write_zip(root / "t.zip", members | {f"masks/{name}.png": data for name, data in masks.items()})
     return write_text(root / "t.csv", "image,labels\na.webp,cat\nb.webp,dog\n")
 
 
-def everything(dataset: ImageDataset) -> list[object]:
+def content(dataset: ImageDataset) -> list[object]:
     return [
-        dataset.names,
+        dataset.image_ids,
         dataset.classes,
-        dataset.tags.tolist(),
+        dataset.labels.tolist(),
         [dataset[i][0].tolist() for i in range(len(dataset))],
     ]
 
 
-def test_masks_beside_the_table_in_its_zip_and_elsewhere(tmp_path: Path) -> None:
+def test_masks_are_found_beside_the_table_in_its_zip_and_in_named_folders(tmp_path: Path) -> None:
     table = write_table_with_masks(tmp_path)
     ground_truth = open_masks(table)
-    assert list(ground_truth) == list(open_dataset(table).names) == ["a", "b"]
+    assert list(ground_truth) == list(open_dataset(table).image_ids) == ["a", "b"]
     assert ground_truth.classes == ("cat", "dog")
     assert np.array_equal(ground_truth["b"], np.full((8, 12), 2, np.uint8))
     write_mask(tmp_path / "other" / "a.png", 255)
@@ -69,7 +69,7 @@ def test_masks_beside_the_table_in_its_zip_and_elsewhere(tmp_path: Path) -> None
     assert np.unique(loose["a"]).tolist() == [1]
 
 
-def test_truth_is_a_mapping_that_can_be_pickled(tmp_path: Path) -> None:
+def test_mask_dataset_is_a_mapping_that_can_be_pickled(tmp_path: Path) -> None:
     ground_truth = open_masks(write_table_with_masks(tmp_path))
     assert len(ground_truth) == 2
     assert "a" in ground_truth
@@ -79,7 +79,7 @@ def test_truth_is_a_mapping_that_can_be_pickled(tmp_path: Path) -> None:
         assert len(pickle.loads(pickle.dumps(built_in))) == len(built_in)
 
 
-def test_bad_masks_are_named(tmp_path: Path) -> None:
+def test_invalid_mask_is_an_error_with_its_name(tmp_path: Path) -> None:
     table = write_text(tmp_path / "t.csv", "a.png,cat\n")
     write_image(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"t\.csv: no masks were found; name their folder or zip with masks="):
@@ -88,7 +88,7 @@ def test_bad_masks_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="mask of 'a': has the value 4, but the 1 classes only reach 1"):
         open_masks(table)["a"]
     write_image(tmp_path / "masks" / "a.png")
-    with pytest.raises(DataError, match=r"masks/a\.png: is no mask \(mode RGB\); save one value"):
+    with pytest.raises(DataError, match=r"masks/a\.png: is not a mask \(mode RGB\); save one value"):
         open_masks(table)["a"]
     write_text(tmp_path / "masks" / "a.png", "broken")
     with pytest.raises(DataError, match=r"masks/a\.png: is not a mask that can be read"):
@@ -103,41 +103,41 @@ def test_training_never_opens_a_mask_file(tmp_path: Path, monkeypatch: pytest.Mo
         write_mask(tmp_path / "loose" / "masks" / f"{name}.png", 1)
     opened: list[str] = []
 
-    def watched(file: object, *args: object, **options: object) -> object:
+    def checked_open(file: object, *args: object, **options: object) -> object:
         opened.append(str(file))
         assert "SegmentationClass" not in str(file)
         assert "masks" not in str(file)
         return real_open(file, *args, **options)  # type: ignore[call-overload]
 
     real_open = builtins.open
-    monkeypatch.setattr(builtins, "open", watched)
-    monkeypatch.setattr(io, "open", watched)
+    monkeypatch.setattr(builtins, "open", checked_open)
+    monkeypatch.setattr(io, "open", checked_open)
     for source in (voc, loose):
         dataset = open_dataset(source)
-        everything(dataset)
+        content(dataset)
         check(source)
     assert any(name.endswith("b.png") for name in opened)
 
 
-def test_results_are_identical_without_the_masks(tmp_path: Path) -> None:
+def test_dataset_does_not_depend_on_masks(tmp_path: Path) -> None:
     table = write_table_with_masks(tmp_path)
     voc = write_voc(tmp_path / "voc")
-    before = [everything(open_dataset(table)), everything(open_dataset(voc)), check(table).to_json()]
-    members = {f"images/{name}.webp": image_bytes(ending="webp") for name in "ab"}
+    before = [content(open_dataset(table)), content(open_dataset(voc)), check(table).to_json()]
+    members = {f"images/{name}.webp": image_bytes(suffix="webp") for name in "ab"}
     (tmp_path / "t.zip").unlink()
     write_zip(tmp_path / "again.zip", members | {"masks/a.png": b"corrupt"})
     for mask in (voc / "VOCdevkit/VOC2012/SegmentationClass").iterdir():
         mask.unlink()
     images = tmp_path / "again.zip"
     after = [
-        everything(open_dataset(table, images=images)),
-        everything(open_dataset(voc)),
-        check(table, images=images).to_json(),
+        content(open_dataset(table, images=images)),
+        content(open_dataset(voc)),
+        check(DataSource(table, images=images)).to_json(),
     ]
     assert after == before
 
 
-def test_no_way_leads_from_a_dataset_to_a_mask(tmp_path: Path) -> None:
+def test_no_mask_can_be_reached_from_a_dataset(tmp_path: Path) -> None:
     rectangle = {"id": 1, "image_id": 7, "category_id": 3, "area": 9, "segmentation": [[0, 0, 6, 0, 6, 6]]}
     datasets = [
         open_dataset(write_table_with_masks(tmp_path)),
@@ -149,7 +149,7 @@ def test_no_way_leads_from_a_dataset_to_a_mask(tmp_path: Path) -> None:
         dataset[0]
         parts = list(reachable(dataset))
         arrays = [part for part in parts if isinstance(part, np.ndarray | torch.Tensor)]
-        assert [array is dataset.tags for array in arrays] == [True]
+        assert [array is dataset.labels for array in arrays] == [True]
         texts = [os.fspath(part) for part in parts if isinstance(part, str | Path)]
         assert not [text for text in texts if "masks" in text or "Segmentation" in text or text.endswith(".mat")]
         assert not [part for part in parts if "segmentation" in str(type(part)).lower()]

@@ -1,4 +1,4 @@
-"""Tables in the dialects that people have, and images wherever they lie."""
+"""Tables of all common dialects, and images in folders and zips."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import torch
 from hypothesis import given, strategies as st
 
 from tagseg.data import DataError, ImageDataset, open_dataset
-from tagseg.data._table_lines import guess_separator, split_labels
+from tagseg.data.tables import guess_separator, split_labels
 from tests.data.writing import BLUE, GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
-def labels(dataset: ImageDataset) -> dict[str, set[str]]:
+def labels_by_id(dataset: ImageDataset) -> dict[str, set[str]]:
     return {
-        name: {dataset.classes[int(c)] for c in tags.nonzero()}
-        for name, tags in zip(dataset.names, dataset.tags, strict=True)
+        image_id: {dataset.classes[int(c)] for c in labels.nonzero()}
+        for image_id, labels in zip(dataset.image_ids, dataset.labels, strict=True)
     }
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("ending", "text"),
+    ("suffix", "text"),
     [
         (".csv", "image,labels\na.png,cat dog\nb.png,dog\n"),
         (".csv", "a.png,cat dog\nb.png,dog\n"),
@@ -48,15 +48,15 @@ def folder(tmp_path: Path) -> Path:
         (".jsonl", '{"file_name": "a.png", "label": "cat, dog"}\n{"file_name": "b.png", "label": "dog"}\n'),
     ],
 )
-def test_dialects_mean_the_same(folder: Path, ending: str, text: str) -> None:
-    dataset = open_dataset(write_text(folder / f"table{ending}", text))
+def test_all_dialects_give_the_same_dataset(folder: Path, suffix: str, text: str) -> None:
+    dataset = open_dataset(write_text(folder / f"table{suffix}", text))
     assert dataset.classes == ("cat", "dog")
-    assert labels(dataset) == {"a": {"cat", "dog"}, "b": {"dog"}}
-    assert dataset.tags.tolist() == [[1, 1], [0, 1]]
+    assert labels_by_id(dataset) == {"a": {"cat", "dog"}, "b": {"dog"}}
+    assert dataset.labels.tolist() == [[1, 1], [0, 1]]
     assert dataset[0][0][:, 0, 0].tolist() == list(RED)
 
 
-def test_class_names_with_spaces_survive(folder: Path) -> None:
+def test_class_names_may_contain_spaces(folder: Path) -> None:
     table = write_text(folder / "t.csv", "image,labels\na.png,traffic light;dog\nb.png,traffic light\n")
     assert open_dataset(table).classes == ("dog", "traffic light")
     table = write_text(folder / "u.csv", "image,labels\na.png,traffic light\nb.png,red car\n")
@@ -69,34 +69,34 @@ words = st.text("abc xyz-_é", min_size=1, max_size=8).map(str.strip).filter(boo
 
 
 @given(lines=st.lists(st.sets(words), min_size=1), separator=st.sampled_from([";", "|", ","]))
-def test_joined_labels_come_apart_again(lines: list[set[str]], separator: str) -> None:
-    lines = [*lines, {"one", "two"}]  # some line has several labels, or the separator could not be known
+def test_joined_labels_are_split_again(lines: list[set[str]], separator: str) -> None:
+    lines = [*lines, {"one", "two"}]  # at least one row needs several labels to show the separator
     cells = [separator.join(sorted(line)) for line in lines]
     assert [set(split_labels(cell, guess_separator(cells))) for cell in cells] == lines
 
 
-def test_a_image_without_labels_is_kept(folder: Path) -> None:
+def test_image_without_labels_is_kept(folder: Path) -> None:
     dataset = open_dataset(write_text(folder / "t.csv", "image,labels\na.png,cat\nb.png,\n"))
-    assert labels(dataset) == {"a": {"cat"}, "b": set()}
+    assert labels_by_id(dataset) == {"a": {"cat"}, "b": set()}
 
 
-def test_given_classes_set_the_order(folder: Path) -> None:
+def test_classes_argument_sets_the_order(folder: Path) -> None:
     table = write_text(folder / "t.csv", "a.png,cat\nb.png,dog\n")
-    assert open_dataset(table, classes=["zebra", "dog", "cat"]).tags.tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert open_dataset(table, classes=["zebra", "dog", "cat"]).labels.tolist() == [[0, 0, 1], [0, 1, 0]]
 
 
-def test_images_in_another_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_images_are_found_in_a_named_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", "a.png,cat\nb.png,dog\n")
     assert len(open_dataset(table, images=folder)) == 2
     assert len(open_dataset(table, images=str(folder))) == 2
 
 
-def test_absolute_paths(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_absolute_paths_are_found(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", f"{folder / 'a.png'},cat\n")
     assert open_dataset(table)[0][0].shape == (3, 8, 12)
 
 
-def test_images_in_zips_named_like_the_table(tmp_path: Path) -> None:
+def test_images_are_found_in_zips_named_like_the_table(tmp_path: Path) -> None:
     write_zip(tmp_path / "t-0.zip", {"images/a.png": image_bytes(RED)})
     write_zip(tmp_path / "t-1.zip", {"images/b.png": image_bytes(GREEN), "masks/b.png": b"not an image"})
     write_zip(tmp_path / "t-masks.zip", {"masks/a.png": b"not an image"})
@@ -105,45 +105,45 @@ def test_images_in_zips_named_like_the_table(tmp_path: Path) -> None:
     assert dataset[1][0][:, 0, 0].tolist() == list(GREEN)
 
 
-def test_images_in_named_zips(tmp_path: Path) -> None:
+def test_images_are_found_in_named_zips(tmp_path: Path) -> None:
     first = write_zip(tmp_path / "x.zip", {"deep/er/a.png": image_bytes(RED)})
     second = write_zip(tmp_path / "y.zip", {"b.png": image_bytes(GREEN)})
     table = write_text(tmp_path / "t.csv", "er/a.png,cat\nb.png,dog\n")
-    assert open_dataset(table, images=[first, second]).names == ("er/a", "b")
+    assert open_dataset(table, images=[first, second]).image_ids == ("er/a", "b")
 
 
-def test_imagefolder_with_metadata_and_splits(tmp_path: Path) -> None:
-    for split, colour in (("train", RED), ("test", BLUE)):
-        write_image(tmp_path / split / "0001.jpg", colour)
+def test_imagefolder_with_metadata_and_splits_is_read(tmp_path: Path) -> None:
+    for split, color in (("train", RED), ("test", BLUE)):
+        write_image(tmp_path / split / "0001.jpg", color)
         write_text(tmp_path / split / "metadata.jsonl", '{"file_name": "0001.jpg", "labels": ["cat"]}\n')
-    assert labels(open_dataset(tmp_path, split="test")) == {"0001": {"cat"}}
-    assert labels(open_dataset(tmp_path / "train")) == {"0001": {"cat"}}
+    assert labels_by_id(open_dataset(tmp_path, split="test")) == {"0001": {"cat"}}
+    assert labels_by_id(open_dataset(tmp_path / "train")) == {"0001": {"cat"}}
     write_text(tmp_path / "metadata.csv", "file_name,labels\ntrain/0001.jpg,cat\ntest/0001.jpg,dog\n")
-    assert labels(open_dataset(tmp_path)) == {"train/0001": {"cat"}, "test/0001": {"dog"}}
+    assert labels_by_id(open_dataset(tmp_path)) == {"train/0001": {"cat"}, "test/0001": {"dog"}}
 
 
-def test_split_by_column_and_by_file(folder: Path) -> None:
+def test_split_is_a_column_value_or_a_file(folder: Path) -> None:
     table = write_text(folder / "all.csv", "image,labels,split\na.png,cat,train\nb.png,dog,val\n")
-    assert open_dataset(table, split="val").names == ("b",)
+    assert open_dataset(table, split="val").image_ids == ("b",)
     with pytest.raises(DataError, match="known: train, val"):
         open_dataset(table, split="test")
     with pytest.raises(DataError, match="has no column 'split'; leave out split= or add the column"):
         open_dataset(write_text(folder / "plain.csv", "a.png,cat\n"), split="val")
     write_text(folder / "holdout.csv", "b.png,dog\n")
-    assert open_dataset(folder, split="holdout").names == ("b",)
+    assert open_dataset(folder, split="holdout").image_ids == ("b",)
 
 
-def test_dots_in_names_are_not_endings(tmp_path: Path) -> None:
+def test_dots_in_names_are_not_suffixes(tmp_path: Path) -> None:
     write_image(tmp_path / "v1.2.png")
     write_image(tmp_path / "v1.3.png")
     table = write_text(tmp_path / "t.csv", "image,labels\nv1.2,cat\nv1.3.png,dog\n")
-    assert open_dataset(table).names == ("v1.2", "v1.3")
+    assert open_dataset(table).image_ids == ("v1.2", "v1.3")
 
 
-def test_names_stay_unique(folder: Path) -> None:
+def test_image_ids_are_unique(folder: Path) -> None:
     write_image(folder / "a.jpg")
     dataset = open_dataset(write_text(folder / "t.csv", "a.png,cat\na.jpg,cat\nb.png,dog\n"))
-    assert dataset.names == ("a.png", "a.jpg", "b")
+    assert dataset.image_ids == ("a.png", "a.jpg", "b")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_names_stay_unique(folder: Path) -> None:
         ("image,labels\na.png,cow\n", r"t\.csv:2: unknown class 'cow'; known: cat, crow\. Did you mean 'crow'"),
     ],
 )
-def test_errors_name_the_line_and_the_way_out(folder: Path, text: str, message: str) -> None:
+def test_error_names_the_line_and_the_remedy(folder: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         open_dataset(write_text(folder / "t.csv", text), classes=["cat", "crow"])
     assert "\n" not in str(caught.value)
@@ -171,12 +171,12 @@ def test_errors_name_the_line_and_the_way_out(folder: Path, text: str, message: 
         ('{"file_name": "a.png", "size": 3}', r"t\.jsonl:1: has no labels; its keys are file_name, size"),
     ],
 )
-def test_json_errors(folder: Path, text: str, message: str) -> None:
+def test_invalid_json_line_is_an_error_with_its_line(folder: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         open_dataset(write_text(folder / "t.jsonl", text))
 
 
-def test_files_that_are_not_what_they_seem(folder: Path) -> None:
+def test_invalid_files_are_data_errors(folder: Path) -> None:
     table = write_text(folder / "t.csv", "a.png,cat\nb.png,dog\n")
     broken = write_text(folder / "broken.zip", "no zip")
     with pytest.raises(DataError, match=r"broken\.zip: is not a zip that can be read.*again$"):
@@ -190,18 +190,18 @@ def test_files_that_are_not_what_they_seem(folder: Path) -> None:
         open_dataset(folder / "missing.csv")
     with pytest.raises(DataError, match="classes: 'cat' is named twice"):
         open_dataset(table, classes=["cat", "dog", "cat"])
-    with pytest.raises(DataError, match="is of no known kind"):
+    with pytest.raises(DataError, match="has no known format"):
         open_dataset(folder / "a.png")
 
 
-def test_an_ambiguous_name_is_not_guessed(tmp_path: Path) -> None:
+def test_ambiguous_image_name_is_an_error(tmp_path: Path) -> None:
     write_image(tmp_path / "x" / "1.png")
     write_image(tmp_path / "y" / "1.png")
     with pytest.raises(DataError, match=r"t\.csv:1: .*1\.png could be .*write more of its path"):
         open_dataset(write_text(tmp_path / "t.csv", "1.png,cat\n"))
 
 
-def test_max_side_reaches_the_decoder(tmp_path: Path) -> None:
+def test_max_side_reduces_decoded_images(tmp_path: Path) -> None:
     write_image(tmp_path / "a.jpg", size=(400, 100))
     dataset = open_dataset(write_text(tmp_path / "t.csv", "a.jpg,cat\n"), max_side=80)
     assert dataset[0][0].shape == (3, 20, 80)

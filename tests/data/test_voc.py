@@ -1,4 +1,4 @@
-"""VOC 2012 and SBD as their archives unpack."""
+"""VOC 2012 and SBD, as their archives unpack."""
 
 import sys
 from pathlib import Path
@@ -7,43 +7,43 @@ import numpy as np
 import pytest
 
 from tagseg.data import DataError, ImageDataset, open_dataset, open_masks
-from tests.data.writing import write_text, write_voc
+from tests.data.writing import write_sbd_mat, write_text, write_voc
 
 
-def labels(dataset: ImageDataset) -> dict[str, list[str]]:
+def labels_by_id(dataset: ImageDataset) -> dict[str, list[str]]:
     return {
-        name: [dataset.classes[int(c)] for c in tags.nonzero()]
-        for name, tags in zip(dataset.names, dataset.tags, strict=True)
+        image_id: [dataset.classes[int(c)] for c in labels.nonzero()]
+        for image_id, labels in zip(dataset.image_ids, dataset.labels, strict=True)
     }
 
 
-def test_train_aug_is_voc_train_and_sbd_less_voc_val(tmp_path: Path) -> None:
+def test_train_aug_is_voc_train_and_sbd_without_voc_val(tmp_path: Path) -> None:
     dataset = open_dataset(write_voc(tmp_path))
-    assert labels(dataset) == {"a1": ["dog", "person"], "c1": ["bus"], "d1": ["tvmonitor"]}
+    assert labels_by_id(dataset) == {"a1": ["dog", "person"], "c1": ["bus"], "d1": ["tvmonitor"]}
     assert len(dataset.classes) == 20
     assert [dataset[i][0].shape for i in range(3)] == [(3, 8, 12)] * 3
 
 
 @pytest.mark.parametrize("root", [".", "VOCdevkit", "VOCdevkit/VOC2012"])
-def test_any_of_the_folders_will_do(tmp_path: Path, root: str) -> None:
+def test_any_folder_of_the_archive_can_be_opened(tmp_path: Path, root: str) -> None:
     write_voc(tmp_path)
-    assert open_dataset(tmp_path / root, split="val").names == ("b1", "b2")
-    assert open_dataset(tmp_path / root, split="train_aug", sbd=tmp_path / "benchmark_RELEASE").names[-1] == "d1"
+    assert open_dataset(tmp_path / root, split="val").image_ids == ("b1", "b2")
+    assert open_dataset(tmp_path / root, split="train_aug", sbd=tmp_path / "benchmark_RELEASE").image_ids[-1] == "d1"
 
 
-def test_truth_comes_from_voc_where_it_has_a_mask_and_else_from_sbd(tmp_path: Path) -> None:
-    ground_truth = open_masks(write_voc(tmp_path), split="train_aug")
-    assert list(ground_truth) == ["a1", "c1", "d1"]
-    assert np.unique(ground_truth["a1"]).tolist() == [12]
-    assert np.unique(ground_truth["d1"]).tolist() == [0, 20]
-    assert ground_truth["d1"].dtype == np.uint8
+def test_masks_come_from_voc_or_else_from_sbd(tmp_path: Path) -> None:
+    masks = open_masks(write_voc(tmp_path), split="train_aug")
+    assert list(masks) == ["a1", "c1", "d1"]
+    assert np.unique(masks["a1"]).tolist() == [12]
+    assert np.unique(masks["d1"]).tolist() == [0, 20]
+    assert masks["d1"].dtype == np.uint8
     assert set(open_masks(tmp_path, split="val")) == {"b1", "b2"}
 
 
-def test_without_sbd(tmp_path: Path) -> None:
+def test_voc_is_opened_without_sbd(tmp_path: Path) -> None:
     voc = write_voc(tmp_path / "here").rename(tmp_path / "moved") / "VOCdevkit" / "VOC2012"
     (tmp_path / "moved" / "benchmark_RELEASE").rename(tmp_path / "hidden")
-    assert open_dataset(voc).names == ("a1",)
+    assert open_dataset(voc).image_ids == ("a1",)
     with pytest.raises(DataError, match="train_aug needs SBD too; unpack benchmark_RELEASE beside it"):
         open_dataset(voc, split="train_aug")
     with pytest.raises(DataError, match="holds no dataset/cls"):
@@ -51,7 +51,7 @@ def test_without_sbd(tmp_path: Path) -> None:
     assert len(open_dataset(voc, split="train_aug", sbd=tmp_path / "hidden")) == 3
 
 
-def test_scipy_is_asked_for_by_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sbd_without_scipy_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_voc(tmp_path)
     monkeypatch.setitem(sys.modules, "scipy.io", None)
     with pytest.raises(DataError, match=r"d1\.mat: reading SBD needs scipy; .*'tagseg\[sbd\]'"):
@@ -59,7 +59,7 @@ def test_scipy_is_asked_for_by_its_extra(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(open_dataset(tmp_path, split="val")) == 2
 
 
-def test_errors_name_the_file(tmp_path: Path) -> None:
+def test_error_names_the_file(tmp_path: Path) -> None:
     voc = write_voc(tmp_path) / "VOCdevkit" / "VOC2012"
     with pytest.raises(DataError, match=r"VOC2012: unknown split 'vall'.*Did you mean 'val'"):
         open_dataset(tmp_path, split="vall")
@@ -67,6 +67,9 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         open_dataset(tmp_path, classes=["dog"])
     (tmp_path / "benchmark_RELEASE/dataset/cls/d1.mat").write_bytes(b"broken")
     with pytest.raises(DataError, match=r"d1\.mat: is not an SBD annotation"):
+        open_dataset(tmp_path)
+    write_sbd_mat(tmp_path / "benchmark_RELEASE/dataset/cls/d1.mat", 21)
+    with pytest.raises(DataError, match=r"d1\.mat: is not an SBD annotation \(categories \[21\]\)"):
         open_dataset(tmp_path)
     write_text(voc / "Annotations" / "a1.xml", "<annotation>")
     with pytest.raises(DataError, match=r"a1\.xml: is not valid XML"):

@@ -1,4 +1,4 @@
-"""Small real files for the tests of this room."""
+"""Write small datasets for tests."""
 
 import io
 import json
@@ -14,15 +14,15 @@ from PIL import Image
 RED, GREEN, BLUE = (200, 30, 30), (30, 200, 30), (30, 30, 200)
 
 
-def image_bytes(colour: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8), ending: str = "png") -> bytes:
+def image_bytes(color: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8), suffix: str = "png") -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", size, colour).save(buffer, {"jpg": "JPEG"}.get(ending, ending))
+    Image.new("RGB", size, color).save(buffer, {"jpg": "JPEG"}.get(suffix, suffix))
     return buffer.getvalue()
 
 
-def write_image(path: Path, colour: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8)) -> Path:
+def write_image(path: Path, color: tuple[int, int, int] = RED, size: tuple[int, int] = (12, 8)) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(image_bytes(colour, size, path.suffix[1:]))
+    path.write_bytes(image_bytes(color, size, path.suffix[1:]))
     return path
 
 
@@ -46,8 +46,8 @@ def write_voc(root: Path) -> Path:
     voc, sbd = root / "VOCdevkit" / "VOC2012", root / "benchmark_RELEASE" / "dataset"
     for name, objects in {"a1": ["dog", "person", "dog"], "b1": ["cat"], "b2": ["sofa"], "c1": ["bus"]}.items():
         write_image(voc / "JPEGImages" / f"{name}.jpg")
-        tags = "".join(f"<object><name>{o}</name><part><name>head</name></part></object>" for o in objects)
-        write_text(voc / "Annotations" / f"{name}.xml", f"<annotation>{tags}</annotation>")
+        elements = "".join(f"<object><name>{o}</name><part><name>head</name></part></object>" for o in objects)
+        write_text(voc / "Annotations" / f"{name}.xml", f"<annotation>{elements}</annotation>")
     for name, value in {"a1": 12, "b1": 8, "b2": 18}.items():
         write_mask(voc / "SegmentationClass" / f"{name}.png", value)
     lists = voc / "ImageSets" / "Segmentation"
@@ -70,7 +70,7 @@ def write_sbd_mat(path: Path, value: int) -> None:
 
 
 def write_coco(root: Path, annotations: Iterable[dict[str, Any]]) -> Path:
-    """Two images of 12 x 8, the second without annotations, and categories numbered 3 (dog) and 1 (cat)."""
+    """Two images of 12 x 8, the second without annotations, and the categories 3 (dog) and 1 (cat)."""
     for name in ("one.jpg", "two.jpg"):
         write_image(root / "val" / name)
     content = {

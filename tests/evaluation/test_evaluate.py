@@ -44,7 +44,7 @@ def test_both_protocols_are_those_of_predict(predictor: Predictor, tta: bool) ->
     both = evaluate(predictor, DATA, TRUTH, tta=tta, crf=tta, progress=False)
     for protocol in ("predicted-tags", "true-tags"):
         expected = ConfusionMatrix(7)
-        for index, name in enumerate(DATA.names):
+        for index, name in enumerate(DATA.image_ids):
             image, tags = DATA[index]
             names = [DATA.classes[k] for k in tags.nonzero().flatten()] if protocol == "true-tags" else None
             found = predictor.predict(image, tags=names, tta=tta, crf=tta)
@@ -67,7 +67,7 @@ def test_masks_of_another_size_are_met(predictor: Predictor) -> None:
     def enlarged(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         return np.repeat(np.repeat(TRUTH[name], 2, 0), 3, 1)
 
-    large = MaskDataset(DATA.classes, {name: lambda name=name: enlarged(name) for name in DATA.names})  # type: ignore[misc]
+    large = MaskDataset(DATA.classes, {name: lambda name=name: enlarged(name) for name in DATA.image_ids})  # type: ignore[misc]
     found = evaluate(predictor, DATA, large, progress=False)
     plain = evaluate(predictor, DATA, TRUTH, progress=False)
     assert found.confusion["true-tags"].counts.sum() == COUNT * SIZE * SIZE * 6
@@ -77,7 +77,7 @@ def test_masks_of_another_size_are_met(predictor: Predictor) -> None:
 def test_ignored_pixels_and_missing_masks_are_left_out(predictor: Predictor) -> None:
     void = np.full((SIZE, SIZE), 255, dtype=np.uint8)
     void[:10] = 0
-    found = evaluate(predictor, DATA, MaskDataset(DATA.classes, {DATA.names[0]: lambda: void}), progress=False)
+    found = evaluate(predictor, DATA, MaskDataset(DATA.classes, {DATA.image_ids[0]: lambda: void}), progress=False)
     assert (found.images, found.without_masks) == (1, COUNT - 1)
     assert found.confusion["true-tags"].counts.sum() == 10 * SIZE
 
@@ -158,7 +158,7 @@ def test_only_cam_has_a_background_to_tune(predictor: Predictor, cam: Predictor)
 
 
 def test_classes_must_be_the_models(predictor: Predictor) -> None:
-    turned = MaskDataset(DATA.classes[::-1], {name: lambda: np.zeros((4, 4), np.uint8) for name in DATA.names})
+    turned = MaskDataset(DATA.classes[::-1], {name: lambda: np.zeros((4, 4), np.uint8) for name in DATA.image_ids})
     with pytest.raises(ValueError, match="the masks have the classes cross, ring"):
         evaluate(predictor, DATA, turned, progress=False)
     with pytest.raises(ValueError, match="none of the 5 images has a mask"):

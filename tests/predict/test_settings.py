@@ -78,7 +78,7 @@ def test_thresholds_are_tuned_on_tagged_images() -> None:
     predictor = Predictor(tagseg.build_model("resnet18", data.classes), device="cpu", precision="float32")
     chosen = tune_on_tags(predictor, data)
     scores = [list(predictor.predict(data[index][0]).scores.values()) for index in range(len(data))]
-    assert chosen.thresholds == pytest.approx(tune_thresholds(scores, data.tags), abs=1e-4)
+    assert chosen.thresholds == pytest.approx(tune_thresholds(scores, data.labels), abs=1e-4)
     assert (chosen.thresholds_from, chosen.scales) == ("tags", predictor.settings.scales)
     with pytest.raises(ValueError, match="the images' tags have the classes disc"):
         tune_on_tags(Predictor(tagseg.build_model("resnet18", ["a"]), device="cpu", precision="float32"), data)

@@ -20,7 +20,7 @@ STAGES = ["input", "prediction", "refinement", "pseudo label", "ground truth"]
 def make_images(count: int, split: str) -> ImageDataset:
     """Shapes with the class names of this module."""
     data = shapes(count, size=SIZE, split=split)
-    return ImageDataset(CLASSES, data.names, data.tags, data.images)
+    return ImageDataset(CLASSES, data.image_ids, data.labels, data.images)
 
 
 def make_masks(count: int) -> MaskDataset:

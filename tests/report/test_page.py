@@ -67,7 +67,7 @@ def test_shows_each_image_at_every_stage_and_two_by_iteration(full: Path) -> Non
 def test_says_how_images_are_chosen_and_which_tags_they_have(full: Path) -> None:
     text = Page(full).text
     assert "4 of 12 validation images, evenly spaced over their IDs" in text
-    tags = [CLASSES[k] for k in IMAGES.tags[0].nonzero()[:, 0].tolist()]
+    tags = [CLASSES[k] for k in IMAGES.labels[0].nonzero()[:, 0].tolist()]
     assert re.search(r"val-00000 tags " + re.escape(tags[0]), text)
 
 
@@ -80,8 +80,8 @@ def test_class_names_are_escaped(full: Path) -> None:
 def test_run_and_image_names_are_escaped(run: Path) -> None:
     hostile = '<script>alert("1")</script>'
     renamed = run.rename(run.parent / '<i>run & "co"')
-    names = (hostile, *IMAGES.names[1:])
-    images = type(IMAGES)(CLASSES, names, IMAGES.tags, IMAGES.images)
+    names = (hostile, *IMAGES.image_ids[1:])
+    images = type(IMAGES)(CLASSES, names, IMAGES.labels, IMAGES.images)
     page = Page(write_page(renamed, images=images, count=1))
     assert not {"script", "i"} & {tag for tag, _ in page.elements}
     assert '<i>run & "co"' in page.text
@@ -127,7 +127,7 @@ def test_curves_mark_the_checkpoint_and_the_first_phase(full: Path) -> None:
 
 def test_dataset_counts_the_tags(full: Path) -> None:
     text = Page(full).text
-    for name, count in zip(CLASSES, IMAGES.tags.sum(0).int().tolist(), strict=True):
+    for name, count in zip(CLASSES, IMAGES.labels.sum(0).int().tolist(), strict=True):
         assert f"{name} {count} {100 * count / 12:.1f} %" in text
 
 

@@ -18,7 +18,7 @@ def test_stages_are_those_of_training(trained: Path) -> None:
     assert stages.pseudo_label is not None
     # The recipe has 10 iterations.
     torch.testing.assert_close(refine_by_iteration(run, stages, (1, 3, 10))[-1], stages.refined)
-    tags = {int(k) + 1 for k in IMAGES.tags[3].nonzero()[:, 0]}
+    tags = {int(k) + 1 for k in IMAGES.labels[3].nonzero()[:, 0]}
     assert {int(value) for value in np.unique(stages.pseudo_label)} <= {IGNORE, 0} | tags
     assert stages.masks.sum(1).allclose(torch.ones(1))
 

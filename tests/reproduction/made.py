@@ -79,13 +79,13 @@ def write_packed_shapes(folder: Path) -> Path:
     for table, split, count in (("train_aug", "train", 24), ("val", "val", 6)):
         data, ground_truth = shapes(count, split=split, size=48), shapes_masks(count, split=split, size=48)
         value = np.array([0, *(1 + sorted(data.classes).index(name) for name in data.classes)], np.uint8)
-        images = {f"images/{name}.png": _png(data.images.read(i)) for i, name in enumerate(data.names)}
-        masks = {f"masks/{name}.png": _png(value[ground_truth[name]]) for name in data.names}
+        images = {f"images/{name}.png": _png(data.images.read(i)) for i, name in enumerate(data.image_ids)}
+        masks = {f"masks/{name}.png": _png(value[ground_truth[name]]) for name in data.image_ids}
         write_zip(folder / f"{table}.zip", images | (masks if table == "val" else {}))
         if table == "train_aug":
             write_zip(folder / "train-masks.zip", dict(list(masks.items())[:5]))
-        tags = (" ".join(data.classes[int(k)] for k in row.nonzero()) for row in data.tags)
-        rows = [f"{name}.png,{labels}" for name, labels in zip(data.names, tags, strict=True)]
+        tags = (" ".join(data.classes[int(k)] for k in row.nonzero()) for row in data.labels)
+        rows = [f"{name}.png,{labels}" for name, labels in zip(data.image_ids, tags, strict=True)]
         (folder / f"{table}.csv").write_text("\n".join(["image,labels", *rows]) + "\n")
     return folder
 

@@ -131,9 +131,9 @@ def test_a_dry_run_names_commands_alone(tmp_path: Path) -> None:
 def test_both_kinds_of_folders_give_the_same_parts(voc: Path, tmp_path: Path) -> None:
     archives = open_voc(write_voc(tmp_path))
     assert [len(source.open()) for source in (archives.train_aug, archives.val, archives.train)] == [3, 2, 1]
-    assert len(archives.train.ground_truth()) == 1
+    assert len(archives.train.open_masks()) == 1
     packed = open_voc(voc)
-    assert (len(packed.val.ground_truth()), len(packed.train.ground_truth())) == (6, 5)
+    assert (len(packed.val.open_masks()), len(packed.train.open_masks())) == (6, 5)
 
 
 def test_the_tables_are_listed() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tagseg.data import ImageDataset, shapes
-from tagseg.data.splitting import hold_out
+from tagseg.data.split import hold_out
 from tagseg.models import Network
 from tagseg.models.network import batch_norms
 from tagseg.training.loop import fit

@@ -7,7 +7,7 @@ from tagseg.training.start import check_evidence
 
 def with_tags(rows: list[list[int]], classes: list[str]) -> ImageDataset:
     few = shapes(len(rows))
-    return ImageDataset(classes, few.names, torch.tensor(rows), few.images)
+    return ImageDataset(classes, few.image_ids, torch.tensor(rows), few.images)
 
 
 def test_a_class_without_a_image() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 
 from tagseg.benchmarks.timing import Contender, Findings, compare
+from tagseg.data import DataSource
 from tagseg.evaluation.evaluate import evaluate, images_with_masks
 from tagseg.predict.predictor import load
-from tagseg.source import DataSource
 
 
 def open_evaluate(
@@ -19,7 +19,7 @@ def open_evaluate(
     predictor, source = load(model, device=str(device)), DataSource.of(data)
     if threshold is not None:
         predictor.settings = predictor.settings.with_threshold(threshold)
-    images, ground_truth = source.open(predictor.classes), source.ground_truth(predictor.classes)
+    images, ground_truth = source.open(predictor.classes), source.open_masks(predictor.classes)
     count = len(images_with_masks(predictor, images, ground_truth))
     run = partial(evaluate, predictor, images, ground_truth, tta=True)
     ways = [

@@ -13,8 +13,8 @@ from tagseg.benchmarks.predict import bench_predict
 from tagseg.benchmarks.report import Report, measure
 from tagseg.benchmarks.timing import Findings
 from tagseg.benchmarks.train import bench_train
+from tagseg.data import DataSource
 from tagseg.errors import unknown_name
-from tagseg.source import DataSource
 
 BENCHMARKS: dict[str, Callable[[torch.device], Findings]] = {
     "pamr": bench_pamr,

@@ -1,18 +1,18 @@
-"""Every way in: each ends in one `ImageDataset` dataset, and nothing after this room knows where an image came from."""
+"""Dataset readers: every format becomes one `ImageDataset`, and masks for evaluation one `MaskDataset`."""
 
-from tagseg.data.checking import check
-from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import MaskDataset
-from tagseg.data.masks import open_masks
-from tagseg.data.open import open_dataset
-from tagseg.data.report import CheckReport
-from tagseg.data.shape_masks import shapes_masks
-from tagseg.data.shapes import shapes
+from typing import TYPE_CHECKING
+
+from tagseg.data.check import CheckReport, check
+from tagseg.data.masks import IGNORE_LABEL, MaskDataset
+from tagseg.data.shapes import shapes, shapes_masks
+from tagseg.data.source import DataSource, open_dataset, open_masks
 from tagseg.errors import DataError
 
 __all__ = [
+    "IGNORE_LABEL",
     "CheckReport",
     "DataError",
+    "DataSource",
     "ImageDataset",
     "MaskDataset",
     "check",
@@ -21,3 +21,15 @@ __all__ = [
     "shapes",
     "shapes_masks",
 ]
+
+if TYPE_CHECKING:
+    from tagseg.data.dataset import ImageDataset
+else:
+
+    def __getattr__(name: str) -> object:
+        # torch takes seconds to import, and a wrong path is to be reported before that.
+        if name != "ImageDataset":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from tagseg.data.dataset import ImageDataset
+
+        return ImageDataset

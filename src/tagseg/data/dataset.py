@@ -1,76 +1,64 @@
-"""The one dataset type: images and their tags, and nothing else."""
+"""The dataset type that every reader produces: images with image-level labels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from tagseg.data.images import ImageInfo, Pixels
 from tagseg.errors import DataError
 
-Pixels = NDArray[np.uint8]  # [H, W, 3]
 
-
-@dataclass(frozen=True)
-class Facts:
-    """What `check` asks of an image: its size as shown, how it is stored, and a digest equal only for equal files."""
-
-    width: int
-    height: int
-    mode: str
-    digest: bytes
-
-
-class Images(Protocol):
-    """Where pixels come from: files on disk, members of zips, or a generator."""
+class ImageReader(Protocol):
+    """Source of a dataset's pixels: files on disk, members of zips, or a generator."""
 
     def read(self, index: int) -> Pixels:
-        """The image as RGB, [H, W, 3]."""
+        """Read an image as RGB, [H, W, 3]."""
 
-    def facts(self, index: int) -> Facts:
-        """The image's facts, after decoding it in full."""
+    def info(self, index: int) -> ImageInfo:
+        """Decode an image and return its size, mode and digest."""
 
     def digest(self, index: int) -> bytes:
-        """The image's digest alone, without decoding it."""
+        """Hash an image without decoding it."""
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The same source with only these images."""
+        """Reader of only these images."""
 
 
 class ImageDataset(Dataset[tuple[Tensor, Tensor]]):
-    """Images with image-level tags: `dataset[i]` is (image uint8 [3, H, W], tags float [C]).
+    """Images with image-level labels: `dataset[i]` is (image uint8 [3, H, W], labels float [C]).
 
-    Masks have no place here: those for evaluation are a `MaskDataset`, opened apart by `open_masks`.
+    The dataset has no access to masks. Those for evaluation are a `MaskDataset`, see `open_masks`.
 
-    Attributes:
-        classes: the name of each tag, in the order of the columns of `tags`.
-        names: one ID for each image, unique in the dataset.
-        tags: 1 where an image has a tag and 0 elsewhere, [N, C]; known without decoding an image.
-        images: where the pixels come from.
+    Args:
+        classes: Class names, in the order of the columns of `labels`.
+        image_ids: One ID per image, unique in the dataset.
+        labels: 1 where an image shows a class and 0 elsewhere, [N, C].
+        images: Reader of the pixels.
     """
 
-    def __init__(self, classes: Sequence[str], names: Sequence[str], tags: Tensor, images: Images) -> None:
-        if tuple(tags.shape) != (len(names), len(classes)):
-            raise DataError(f"tags must be [images, classes] = [{len(names)}, {len(classes)}], got {list(tags.shape)}")
+    def __init__(self, classes: Sequence[str], image_ids: Sequence[str], labels: Tensor, images: ImageReader) -> None:
+        if tuple(labels.shape) != (len(image_ids), len(classes)):
+            raise DataError(
+                f"labels must be [images, classes] = [{len(image_ids)}, {len(classes)}], got {list(labels.shape)}"
+            )
         self.classes = tuple(classes)
-        self.names = tuple(names)
-        self.tags = tags.float()
+        self.image_ids = tuple(image_ids)
+        self.labels = labels.float()
         self.images = images
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.image_ids)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        index = range(len(self))[index]  # counts from the end if negative, IndexError past it
+        index = range(len(self))[index]  # counts from the end if negative, raises IndexError past the end
         pixels = torch.from_numpy(self.images.read(index))
-        return pixels.permute(2, 0, 1).contiguous(), self.tags[index]
+        return pixels.permute(2, 0, 1).contiguous(), self.labels[index]
 
     def subset(self, indices: Sequence[int]) -> "ImageDataset":
-        """The images at these positions, in this order, as a dataset of its own."""
+        """Dataset of the images at these positions, in this order."""
         positions = [range(len(self))[int(i)] for i in indices]
-        names = [self.names[i] for i in positions]
-        return ImageDataset(self.classes, names, self.tags[positions], self.images.select(positions))
+        image_ids = [self.image_ids[i] for i in positions]
+        return ImageDataset(self.classes, image_ids, self.labels[positions], self.images.select(positions))

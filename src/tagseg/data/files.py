@@ -1,6 +1,7 @@
-"""Where files lie: on disk or inside a zip, and how a name in a table is found there."""
+"""Files on disk and inside zips, and how a name in a table is looked up among them."""
 
 import hashlib
+import lzma
 import os
 import zipfile
 import zlib
@@ -10,14 +11,36 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from tagseg.data.dataset import Facts, Pixels
-from tagseg.data.images import SUFFIXES, decode, decode_with_mode, without_ending
+from tagseg.data.images import IMAGE_SUFFIXES, ImageInfo, Pixels, decode, decode_with_mode, strip_image_suffix
 from tagseg.errors import DataError
+
+
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: does not exist", "name a file that does") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text ({error})", "save it as UTF-8") from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is a file; False for names that the file system does not allow."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 @dataclass(frozen=True)
 class FileRef:
-    """One file, by its path, or by its zip and the member's name in it."""
+    """A file on disk, or a member of a zip.
+
+    Attributes:
+        path: Path of the file or of the zip.
+        member: Name of the member, for a zip.
+    """
 
     path: Path
     member: str | None = None
@@ -26,30 +49,35 @@ class FileRef:
         return str(self.path) if self.member is None else f"{self.path}:{self.member}"
 
     def read(self) -> bytes:
-        """The file's content."""
+        """Read the file's content."""
         try:
             if self.member is None:
                 return self.path.read_bytes()
             return _open_zip(self.path, os.getpid()).read(self.member)
-        except (OSError, KeyError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
-            # RuntimeError: the zip is encrypted or packed in a way that Python does not know.
-            raise DataError(f"{self}: cannot be read ({error}); replace the file or remove it") from error
+        except (OSError, KeyError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+            # zipfile raises RuntimeError for encrypted members and for unknown compression methods.
+            raise DataError(f"{self}: cannot be read ({error})", "replace the file or remove it") from error
 
 
 @lru_cache(maxsize=64)
-def _open_zip(path: Path, process: int) -> zipfile.ZipFile:  # noqa: ARG001
-    # The process is part of the key: workers that inherited one handle would move each other's position in the file.
+def _open_zip(path: Path, process_id: int) -> zipfile.ZipFile:  # noqa: ARG001
+    # Worker processes must not share one handle, because they would move each other's file position.
     try:
         return zipfile.ZipFile(path)
     except FileNotFoundError as error:
-        raise DataError(f"{path}: does not exist; name a zip that does") from error
-    except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: is not a zip that can be read ({error}); download or pack it again") from error
+        raise DataError(f"{path}: does not exist", "name a zip that does") from error
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: is not a zip that can be read ({error})", "download or pack it again") from error
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images stored in files."""
+    """Images stored in files: an `ImageReader`.
+
+    Attributes:
+        files: One file per image.
+        max_side: Longest side of a decoded image, see `decode`.
+    """
 
     files: tuple[FileRef, ...]
     max_side: int | None = None
@@ -58,11 +86,11 @@ class ImageFiles:
         file = self.files[index]
         return decode(file.read(), str(file), max_side=self.max_side)
 
-    def facts(self, index: int) -> Facts:
+    def info(self, index: int) -> ImageInfo:
         file = self.files[index]
         data = file.read()
         pixels, mode = decode_with_mode(data, str(file))
-        return Facts(pixels.shape[1], pixels.shape[0], mode, hashlib.blake2b(data).digest())
+        return ImageInfo(pixels.shape[1], pixels.shape[0], mode, hashlib.blake2b(data).digest())
 
     def digest(self, index: int) -> bytes:
         return hashlib.blake2b(self.files[index].read()).digest()
@@ -71,69 +99,73 @@ class ImageFiles:
         return replace(self, files=tuple(self.files[i] for i in indices))
 
 
-class Place:
-    """A folder or a zip in which files are found by name.
+class FileIndex:
+    """Index of the files in a folder or zip, to look them up by name.
+
+    Hidden files are left out, as are the `__MACOSX` folders that macOS adds to zips.
 
     Args:
-        path: the folder or zip.
-        skip: names of folders whose files are never found, in lower case.
-        endings: the only endings that are found.
+        path: The folder or zip.
+        skip: Folders whose files are left out, in lower case.
+        suffixes: Suffixes of the files to index.
     """
 
-    def __init__(self, path: Path, *, skip: Iterable[str] = (), endings: Iterable[str] = SUFFIXES) -> None:
+    def __init__(self, path: Path, *, skip: Iterable[str] = (), suffixes: Iterable[str] = IMAGE_SUFFIXES) -> None:
         if not path.exists():
-            raise DataError(f"{path}: does not exist; name a folder or a zip that does")
+            raise DataError(f"{path}: does not exist", "name a folder or a zip that does")
         self.path = path
         self._skip = frozenset(skip)
-        self._endings = frozenset(endings)
+        self._suffixes = frozenset(suffixes)
 
     def find(self, name: str) -> FileRef | None:
-        """The file of this name, wherever it lies in the place; the folders and the ending may be left out."""
-        wanted = PurePosixPath(name.replace("\\", "/"))
-        if self.path.is_dir() and wanted.suffix and (self.path / wanted).is_file():
-            return FileRef(self.path / wanted)
-        return self.files.get(wanted) or self._one(self._by_name, wanted) or self._one(self._by_stem, wanted)
+        """Find the file of this name in any subfolder; leading folders and the suffix may be left out."""
+        relative = PurePosixPath(name.replace("\\", "/"))
+        if self.path.is_dir() and relative.suffix and is_file(self.path / relative):
+            return FileRef(self.path / relative)
+        return self.files.get(relative) or self._only(self._by_name, relative) or self._only(self._by_stem, relative)
 
-    def find_stem(self, name: str) -> FileRef | None:
-        """The file of this name with whatever ending."""
-        return self._one(self._by_stem, PurePosixPath(name))
-
-    def _one(self, index: dict[str, list[FileRef]], wanted: PurePosixPath) -> FileRef | None:
-        found = index.get(str(wanted), [])
-        if len(found) > 1:
-            raise DataError(
-                f"{wanted} could be {found[0]} or {found[1]}; write more of its path, or name one folder with images="
-            )
-        return found[0] if found else None
+    def find_stem(self, stem: str) -> FileRef | None:
+        """Find the file of this name with any suffix."""
+        return self._only(self._by_stem, PurePosixPath(stem))
 
     @cached_property
     def files(self) -> dict[PurePosixPath, FileRef]:
+        """The indexed files by their path below the folder or in the zip."""
         if self.path.is_dir():
             paths = (path for path in sorted(self.path.rglob("*")) if path.is_file())
             files = {PurePosixPath(path.relative_to(self.path).as_posix()): FileRef(path) for path in paths}
         else:
             members = _open_zip(self.path, os.getpid()).namelist()
-            files = {PurePosixPath(member): FileRef(self.path, member) for member in members}
-        return {name: ref for name, ref in files.items() if self._wanted(name)}
+            files = {PurePosixPath(m): FileRef(self.path, m) for m in members if not m.endswith("/")}
+        return {name: file for name, file in files.items() if self._is_indexed(name)}
 
-    def _wanted(self, name: PurePosixPath) -> bool:
+    def _is_indexed(self, name: PurePosixPath) -> bool:
         hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
         skipped = any(part.lower() in self._skip for part in name.parts[:-1])
-        return name.suffix.lower() in self._endings and not hidden and not skipped
+        return name.suffix.lower() in self._suffixes and not hidden and not skipped
+
+    def _only(self, index: dict[str, list[FileRef]], name: PurePosixPath) -> FileRef | None:
+        files = index.get(str(name), [])
+        if len(files) > 1:
+            raise DataError(
+                f"{name} could be {files[0]} or {files[1]}",
+                "write more of its path, or name one folder with {images}",
+            )
+        return files[0] if files else None
 
     @cached_property
     def _by_name(self) -> dict[str, list[FileRef]]:
-        return _index(self.files.items())
+        return _by_path_ends(self.files.items())
 
     @cached_property
     def _by_stem(self) -> dict[str, list[FileRef]]:
-        return _index((without_ending(name), ref) for name, ref in self.files.items())
+        return _by_path_ends((strip_image_suffix(name), file) for name, file in self.files.items())
 
 
-def _index(files: Iterable[tuple[PurePosixPath, FileRef]]) -> dict[str, list[FileRef]]:
-    """Files by every ending of their path: a/b/c.png under "c.png", "b/c.png" and "a/b/c.png"."""
-    index: dict[str, list[FileRef]] = {}
-    for name, ref in files:
+def _by_path_ends(files: Iterable[tuple[PurePosixPath, FileRef]]) -> dict[str, list[FileRef]]:
+    """Group files by every end of their path: a/b/c.png is listed under "c.png", "b/c.png" and "a/b/c.png"."""
+    groups: dict[str, list[FileRef]] = {}
+    for name, file in files:
         for start in range(len(name.parts)):
-            index.setdefault("/".join(name.parts[start:]), []).append(ref)
-    return index
+            groups.setdefault("/".join(name.parts[start:]), []).append(file)
+    return groups

@@ -1,28 +1,29 @@
-"""A folder per class: root/dog/1.jpg."""
+"""One folder per class, as torchvision's ImageFolder has it: root/dog/1.jpg."""
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tagseg.data.files import FileRef
-from tagseg.data.images import SUFFIXES
-from tagseg.data.listing import Listing, Row, make_listing
+from tagseg.data.images import IMAGE_SUFFIXES
+from tagseg.data.records import Record, Records
 from tagseg.errors import DataError, unknown_name
 
 _SPLIT_FOLDERS = frozenset({"train", "training", "val", "valid", "validation", "test"})
 
 
-def list_folders(root: Path, *, split: str | None = None, classes: Sequence[str] | None = None) -> Listing:
-    """List the images of a folder per class, or of root/split/class.
+def read_class_folders(root: Path, *, split: str | None = None, classes: Sequence[str] | None = None) -> Records:
+    """Read images from root/class, or from root/split/class.
 
-    An image that lies in several class folders under the same name with the same bytes has all these labels. The same
-    name with other bytes is another image, since many datasets number theirs anew in every folder.
+    A file that lies in several class folders under the same name has all these labels. Files of the same name but
+    with different content are different images, because many datasets number the images of each folder separately.
 
     Args:
-        root: the folder of the class folders.
-        split: a folder in between.
-        classes: the classes in their order; all folders in alphabetical order if not given.
+        root: Folder of the class folders.
+        split: Folder between the root and the class folders.
+        classes: Class names in their order; None means all folders in alphabetical order.
     """
     folders = _subfolders(root)
     if split is not None:
@@ -31,40 +32,58 @@ def list_folders(root: Path, *, split: str | None = None, classes: Sequence[str]
         root = root / split
         folders = _subfolders(root)
     elif folders and _SPLIT_FOLDERS.issuperset(name.lower() for name in folders):
-        raise DataError(f"{root}: holds the splits {', '.join(folders)}; name one of them with split=")
-    copies: dict[tuple[str, str], list[tuple[str, Path]]] = defaultdict(list)
-    for path, label, name, content in _images(root, folders):
-        copies[name, content].append((label, path))
+        raise DataError(f"{root}: holds the splits {', '.join(folders)}", "name one of them with {split}")
+    copies: dict[tuple[str, str], list[_ClassImage]] = defaultdict(list)
+    for image in _class_images(root, folders):
+        copies[image.name, image.digest].append(image)
     if not copies:
         raise DataError(
-            f"{root}: holds no table and no images in folders named like their class; name a CSV, or sort them"
+            f"{root}: holds no table and no images in folders named like their class", "name a CSV, or sort them"
         )
-    rows = []
-    for found in copies.values():
-        path = found[0][1]
-        labels = frozenset(label for label, _ in found)
-        rows.append(Row(path.relative_to(root).as_posix(), labels, FileRef(path), str(path)))
-    return make_listing(str(root), sorted(rows, key=lambda row: row.image), classes)
+    records = []
+    for images in copies.values():
+        path = images[0].path
+        labels = frozenset(image.label for image in images)
+        records.append(Record(path.relative_to(root).as_posix(), labels, FileRef(path), str(path)))
+    return Records.merge(sorted(records, key=lambda record: record.image), classes)
+
+
+@dataclass(frozen=True)
+class _ClassImage:
+    """A file in a class folder.
+
+    Attributes:
+        path: The file.
+        label: Name of the class folder.
+        name: Path below the class folder.
+        digest: Hash of the content, or "" if no other class folder has a file of this name.
+    """
+
+    path: Path
+    label: str
+    name: str
+    digest: str
 
 
 def _subfolders(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _images(root: Path, folders: Sequence[str]) -> list[tuple[Path, str, str, str]]:
-    """Path, class, name within the class folder, and a digest where that name occurs in several class folders."""
-    found = [
+def _class_images(root: Path, folders: Sequence[str]) -> Iterator[_ClassImage]:
+    files = [
         (path, folder, path.relative_to(root / folder).as_posix())
         for folder in folders
         for path in sorted((root / folder).rglob("*"))
-        if path.suffix.lower() in SUFFIXES and path.is_file()
+        if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()
     ]
-    owners: dict[str, int] = defaultdict(int)
-    for _, _, name in found:
-        owners[name] += 1
-    return [(path, folder, name, _digest(path) if owners[name] > 1 else "") for path, folder, name in found]
+    uses = Counter(name for _, _, name in files)
+    for path, folder, name in files:
+        yield _ClassImage(path, folder, name, _digest(path) if uses[name] > 1 else "")
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error})", "replace the file or remove it") from error

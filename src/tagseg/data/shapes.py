@@ -1,46 +1,59 @@
-"""`shapes`: a dataset that needs no download and whose masks are known exactly, to try, teach and test with.
+"""`shapes`: a generated dataset with exact masks, for demos and tests; nothing is downloaded or stored.
 
-Seed, split and index alone decide an image, so nothing is stored and every machine draws the same ones.
+Seed, split and index determine an image, so every machine generates the same dataset.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Self
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
 
-from tagseg.data._painting import paint
-from tagseg.data._scenes import KINDS, Thing, draw_scene
-from tagseg.data.dataset import Facts, ImageDataset, Pixels
+from tagseg.data._shapes_render import SHAPE_CLASSES, Shape, draw_scene, paint, scene_mask
+from tagseg.data.images import ImageInfo, Pixels
+from tagseg.data.masks import Mask, MaskDataset
 from tagseg.errors import DataError, unknown_name
+
+if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
+    from tagseg.data.dataset import ImageDataset
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
 _SMALLEST_SIDE = 32
 
 
-def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> ImageDataset:
-    """Generated images of discs, squares, triangles, stars, rings and crosses with their tags.
+def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> "ImageDataset":
+    """Generate images of discs, squares, triangles, stars, rings and crosses with image-level labels.
 
     Args:
-        count: number of images; a longer dataset begins with the images of a shorter one.
-        size: width and height of an image; the scene does not depend on it.
-        split: train, val or test, which share no image.
-        seed: another seed gives other images.
+        count: Number of images; a longer dataset begins with the images of a shorter one.
+        size: Width and height of an image; the scene does not depend on it.
+        split: train, val or test; they share no image.
+        seed: Random seed.
     """
-    check_arguments(count, size, split)
-    tags = torch.zeros(count, len(KINDS))
+    import torch
+
+    from tagseg.data.dataset import ImageDataset
+
+    _check_arguments(count, size, split)
+    labels = torch.zeros(count, len(SHAPE_CLASSES))
     for index in range(count):
-        tags[index, [thing.kind for thing in scene_of(seed, split, index)]] = 1
-    names = [image_name(split, index) for index in range(count)]
-    return ImageDataset(KINDS, names, tags, _Rendered(seed, split, size, tuple(range(count))))
+        labels[index, [shape.class_index for shape in _scene(seed, split, index)]] = 1
+    image_ids = [_image_id(split, index) for index in range(count)]
+    return ImageDataset(SHAPE_CLASSES, image_ids, labels, _ShapesReader(seed, split, size, tuple(range(count))))
+
+
+def shapes_masks(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> MaskDataset:
+    """Generate the masks of `shapes` called with the same arguments."""
+    _check_arguments(count, size, split)
+    readers = {_image_id(split, index): partial(_mask, seed, split, index, size) for index in range(count)}
+    return MaskDataset(SHAPE_CLASSES, readers)
 
 
 @dataclass(frozen=True)
-class _Rendered:
-    """Images painted when they are first asked for."""
+class _ShapesReader:
+    """Images that are painted on access: an `ImageReader`."""
 
     seed: int
     split: str
@@ -48,42 +61,42 @@ class _Rendered:
     indices: tuple[int, ...]
 
     def read(self, index: int) -> Pixels:
-        return _painted(self.seed, self.split, self.size, self.indices[index]).copy()
+        return _image(self.seed, self.split, self.size, self.indices[index]).copy()
 
-    def facts(self, index: int) -> Facts:
-        pixels = self.read(index)
-        return Facts(self.size, self.size, "RGB", hashlib.blake2b(pixels.tobytes()).digest())
+    def info(self, index: int) -> ImageInfo:
+        return ImageInfo(self.size, self.size, "RGB", self.digest(index))
 
     def digest(self, index: int) -> bytes:
-        return self.facts(index).digest
+        return hashlib.blake2b(self.read(index).tobytes()).digest()
 
     def select(self, indices: Sequence[int]) -> Self:
         return replace(self, indices=tuple(self.indices[i] for i in indices))
 
 
-def check_arguments(count: int, size: int, split: str) -> None:
-    """Refuse what cannot be drawn."""
+def _check_arguments(count: int, size: int, split: str) -> None:
     if split not in _SPLITS:
         raise DataError(f"shapes: {unknown_name('split', split, _SPLITS)}")
     if count < 1 or size < _SMALLEST_SIDE:
         raise DataError(f"shapes: needs count >= 1 and size >= {_SMALLEST_SIDE}, got count {count} and size {size}")
 
 
-def image_name(split: str, index: int) -> str:
-    """The ID of a generated image."""
+def _image_id(split: str, index: int) -> str:
     return f"{split}-{index:05d}"
 
 
-def scene_of(seed: int, split: str, index: int) -> list[Thing]:
-    """What lies where in a generated image."""
-    return draw_scene(_generator(seed, split, index, purpose=0))
+def _scene(seed: int, split: str, index: int) -> list[Shape]:
+    return draw_scene(_generator(seed, split, index, stream=0))
 
 
-def _generator(seed: int, split: str, index: int, *, purpose: int) -> np.random.Generator:
-    # Layout and paint draw from streams of their own: a change of texture never moves a mask.
-    return np.random.default_rng(np.random.SeedSequence([seed, _SPLITS[split], index, purpose]))
+@lru_cache(maxsize=4096)  # Painting an image takes longer than a training step of a small network.
+def _image(seed: int, split: str, size: int, index: int) -> Pixels:
+    return paint(_scene(seed, split, index), size, _generator(seed, split, index, stream=1))
 
 
-@lru_cache(maxsize=4096)  # painting takes longer than an epoch of a small network has for an image
-def _painted(seed: int, split: str, size: int, index: int) -> Pixels:
-    return paint(scene_of(seed, split, index), size, _generator(seed, split, index, purpose=1))
+def _mask(seed: int, split: str, index: int, size: int) -> Mask:
+    return scene_mask(_scene(seed, split, index), size)
+
+
+def _generator(seed: int, split: str, index: int, *, stream: int) -> np.random.Generator:
+    # Layout and texture use separate random streams, so that a change of texture does not change a mask.
+    return np.random.default_rng(np.random.SeedSequence([seed, _SPLITS[split], index, stream]))

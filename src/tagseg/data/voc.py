@@ -1,18 +1,22 @@
-"""PASCAL VOC 2012 and its extension SBD, as their original archives unpack: images and image labels.
+"""PASCAL VOC 2012 and its extension SBD, as their original archives unpack.
 
 VOC: VOCdevkit/VOC2012/{JPEGImages, Annotations, SegmentationClass, ImageSets/Segmentation}.
-SBD: benchmark_RELEASE/dataset/{img, cls, train.txt, val.txt}.
+SBD: benchmark_RELEASE/dataset/{img, cls, train.txt, val.txt}, with one MATLAB file per image in cls.
 """
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
-from tagseg.data._table_lines import read_text
-from tagseg.data.files import FileRef
-from tagseg.data.listing import Listing, Row, make_listing
-from tagseg.data.sbd import categories_present
+import numpy as np
+
+from tagseg.data.files import FileRef, read_text
+from tagseg.data.masks import Mask, MaskReaders, read_mask
+from tagseg.data.records import Record, Records
 from tagseg.errors import DataError, unknown_name
 
 # fmt: off
@@ -26,70 +30,149 @@ _SPLITS = ("train", "val", "trainval", "train_aug")
 
 @dataclass(frozen=True)
 class VocFolders:
-    """Where the two archives were unpacked; SBD is needed for `train_aug` only."""
+    """Folders of the two unpacked archives.
+
+    Attributes:
+        voc: The folder VOC2012.
+        sbd: SBD's folder `dataset`; only the split `train_aug` needs it.
+    """
 
     voc: Path
     sbd: Path | None
 
-    def ids(self, split: str) -> list[str]:
-        """The image IDs of a split: VOC's lists, or `train_aug` = VOC train and all of SBD less VOC val (10,582)."""
+    def image_ids(self, split: str) -> list[str]:
+        """Image IDs of a split: VOC's lists, or `train_aug` = VOC train and all of SBD without VOC val (10,582)."""
         if split not in _SPLITS:
             raise DataError(f"{self.voc}: {unknown_name('split', split, _SPLITS)}")
         if split != "train_aug":
             return _read_ids(self.voc / "ImageSets" / "Segmentation" / f"{split}.txt")
         if self.sbd is None:
             raise DataError(
-                f"{self.voc}: train_aug needs SBD too; unpack benchmark_RELEASE beside it, name it with sbd=, "
-                "or choose split='train'"
+                f"{self.voc}: train_aug needs SBD too",
+                "unpack benchmark_RELEASE beside it, name it with {sbd}, or choose another split with {split}",
             )
-        extended = {i for name in ("train", "val") for i in _read_ids(self.sbd / f"{name}.txt")}
-        return sorted((extended | set(self.ids("train"))) - set(self.ids("val")))
+        sbd_ids = {image_id for name in ("train", "val") for image_id in _read_ids(self.sbd / f"{name}.txt")}
+        return sorted((sbd_ids | set(self.image_ids("train"))) - set(self.image_ids("val")))
+
+    def image(self, image_id: str) -> FileRef | None:
+        """Image file, in VOC or else in SBD."""
+        candidates = [self.voc / "JPEGImages" / f"{image_id}.jpg"]
+        if self.sbd is not None:
+            candidates.append(self.sbd / "img" / f"{image_id}.jpg")
+        return next((FileRef(path) for path in candidates if path.is_file()), None)
+
+    def annotation(self, image_id: str) -> Path:
+        """VOC's XML annotation."""
+        return self.voc / "Annotations" / f"{image_id}.xml"
+
+    def mask(self, image_id: str) -> Path:
+        """VOC's mask."""
+        return self.voc / "SegmentationClass" / f"{image_id}.png"
+
+    def sbd_annotation(self, image_id: str) -> Path | None:
+        """SBD's MATLAB file, if there is one."""
+        path = self.sbd / "cls" / f"{image_id}.mat" if self.sbd is not None else None
+        return path if path is not None and path.is_file() else None
 
 
 def find_voc(root: Path, sbd: Path | None = None) -> VocFolders | None:
-    """The archives' folders at or under `root`, or None if this is not VOC."""
+    """Find the archives' folders at or under `root`; None if this is not VOC."""
     voc = _first_with(("JPEGImages", "ImageSets"), root, root / "VOC2012", root / "VOCdevkit" / "VOC2012")
     if voc is None:
         return None
-    places = [sbd] if sbd else [root, root.parent, voc.parent.parent]
+    roots = [sbd] if sbd else [root, root.parent, voc.parent.parent]
     tails = (Path(), Path("dataset"), Path("benchmark_RELEASE/dataset"), Path("benchmark/benchmark_RELEASE/dataset"))
-    found = _first_with(("cls", "train.txt"), *(place / tail for place in places for tail in tails))
-    if sbd and not found:
-        raise DataError(f"{sbd}: holds no dataset/cls with train.txt beside it; name the unpacked benchmark_RELEASE")
-    return VocFolders(voc, found)
+    sbd_folder = _first_with(("cls", "train.txt"), *(folder / tail for folder in roots for tail in tails))
+    if sbd and not sbd_folder:
+        raise DataError(
+            f"{sbd}: holds no dataset/cls with train.txt beside it", "name the unpacked benchmark_RELEASE with {sbd}"
+        )
+    return VocFolders(voc, sbd_folder)
 
 
-def list_voc(folders: VocFolders, *, split: str = "train_aug") -> Listing:
-    """List the images of a split with the classes of their objects, difficult ones included.
+def read_voc(folders: VocFolders, *, split: str = "train_aug") -> Records:
+    """Read the images of a split with the classes of their objects, including those marked as difficult.
 
-    Labels come from the XML annotation; for an image without one, from the categories that its SBD file lists.
+    Labels come from VOC's XML annotation, or from SBD's list of categories for an image without one.
     """
-    rows = [
-        Row(name, _labels(folders, name), _image(folders, name), f"{folders.voc} ({split})")
-        for name in folders.ids(split)
+    location = f"{folders.voc} ({split})"
+    records = [
+        Record(image_id, _labels(folders, image_id), folders.image(image_id), location)
+        for image_id in folders.image_ids(split)
     ]
-    return make_listing(str(folders.voc), rows, VOC_CLASSES)
+    return Records.merge(records, VOC_CLASSES)
 
 
-def _image(folders: VocFolders, name: str) -> FileRef | None:
-    candidates = [folders.voc / "JPEGImages" / f"{name}.jpg"]
-    if folders.sbd is not None:
-        candidates.append(folders.sbd / "img" / f"{name}.jpg")
-    return next((FileRef(path) for path in candidates if path.is_file()), None)
+def voc_masks(folders: VocFolders, split: str) -> MaskReaders:
+    """Readers of a split's masks by image ID: VOC's masks, and SBD's for images without one."""
+    readers: dict[str, Callable[[], Mask]] = {}
+    for image_id in folders.image_ids(split):
+        mat = folders.sbd_annotation(image_id)
+        if folders.mask(image_id).is_file():
+            readers[image_id] = partial(read_mask, FileRef(folders.mask(image_id)))
+        elif mat is not None:
+            readers[image_id] = partial(_sbd_mask, mat)
+    return readers
 
 
-def _labels(folders: VocFolders, name: str) -> frozenset[str]:
-    xml = folders.voc / "Annotations" / f"{name}.xml"
+def _labels(folders: VocFolders, image_id: str) -> frozenset[str]:
+    xml = folders.annotation(image_id)
     if xml.is_file():
         try:
-            found = ElementTree.parse(xml).findall("object/name")
-        except ElementTree.ParseError as error:
-            raise DataError(f"{xml}: is not valid XML ({error}); unpack the archive again") from error
-        return frozenset((element.text or "").strip() for element in found)
-    mat = folders.sbd / "cls" / f"{name}.mat" if folders.sbd is not None else None
-    if mat is None or not mat.is_file():
-        raise DataError(f"{xml}: does not exist, so the labels of {name} are unknown; unpack the archive again")
-    return frozenset(VOC_CLASSES[category - 1] for category in categories_present(mat))
+            elements = ElementTree.parse(xml).findall("object/name")
+        except (ElementTree.ParseError, OSError, ValueError) as error:
+            raise DataError(f"{xml}: is not valid XML ({error})", "unpack the archive again") from error
+        return frozenset((element.text or "").strip() for element in elements)
+    mat = folders.sbd_annotation(image_id)
+    if mat is None:
+        raise DataError(f"{xml}: does not exist, so the labels of {image_id} are unknown", "unpack the archive again")
+    return frozenset(VOC_CLASSES[category - 1] for category in _sbd_categories(mat))
+
+
+def _sbd_categories(path: Path) -> list[int]:
+    """Categories (1 to 20) that an SBD file lists for its image; the mask in the same file is not passed on."""
+    values = _read_sbd(path, "CategoriesPresent")
+    try:
+        categories = [int(category) for category in np.atleast_1d(values)]
+    except (ValueError, TypeError) as error:
+        raise _not_sbd(path, error) from error
+    if any(not 1 <= category <= len(VOC_CLASSES) for category in categories):
+        raise _not_sbd(path, f"categories {categories}")
+    return categories
+
+
+def _sbd_mask(path: Path) -> Mask:
+    values = _read_sbd(path, "Segmentation")
+    try:
+        mask = np.asarray(values, np.uint8)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _not_sbd(path, error) from error
+    if mask.ndim != 2:
+        raise _not_sbd(path, f"mask of shape {list(mask.shape)}")
+    return mask
+
+
+def _read_sbd(path: Path, field: str) -> Any:
+    try:
+        from scipy.io import loadmat, matlab
+    except ImportError as error:
+        raise DataError(f"{path}: reading SBD needs scipy", "install it with: pip install 'tagseg[sbd]'") from error
+    try:
+        return loadmat(path, variable_names="GTcls", squeeze_me=True, simplify_cells=True)["GTcls"][field]
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        NotImplementedError,
+        zlib.error,
+        matlab.MatReadError,
+    ) as error:
+        raise _not_sbd(path, error) from error
+
+
+def _not_sbd(path: Path, reason: object) -> DataError:
+    return DataError(f"{path}: is not an SBD annotation ({reason})", "unpack the archive again")
 
 
 def _read_ids(path: Path) -> list[str]:

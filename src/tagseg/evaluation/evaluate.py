@@ -13,7 +13,7 @@ from rich.progress import track
 from torch import Tensor
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import Mask, MaskDataset
+from tagseg.data.masks import Mask, MaskDataset
 from tagseg.errors import DataError
 from tagseg.evaluation.metrics import ConfusionMatrix
 from tagseg.evaluation.result import Evaluation
@@ -57,7 +57,7 @@ def evaluate(
         predictor,
         data,
         masks,
-        lambda index: {PREDICTED_TAGS: threshold_rule, TRUE_TAGS: labels_rule(data.tags[index])},
+        lambda index: {PREDICTED_TAGS: threshold_rule, TRUE_TAGS: labels_rule(data.labels[index])},
         tta=tta,
         crf=crf,
         progress=progress,
@@ -114,7 +114,7 @@ def segment_with_masks(
     indices = images_with_masks(predictor, data, masks)
 
     def read(index: int) -> Sample[Mask]:
-        image, ground_truth = data.images.read(index), masks[data.names[index]]
+        image, ground_truth = data.images.read(index), masks[data.image_ids[index]]
         return Sample(ground_truth, image, rules(index), keep_probs or image.shape[:2] != ground_truth.shape)
 
     samples = read_ahead(read, indices, size=lambda sample: sample.image.nbytes + sample.key.nbytes)
@@ -137,10 +137,10 @@ def images_with_masks(predictor: Predictor, data: ImageDataset, masks: MaskDatas
                 f"the {kind} have the classes {', '.join(names)}, but the model has {', '.join(predictor.classes)}",
                 "open them with the model's classes, in its order",
             )
-    indices = [index for index, name in enumerate(data.names) if name in masks]
+    indices = [index for index, name in enumerate(data.image_ids) if name in masks]
     if not indices:
         raise DataError(
-            f"none of the {len(data)} images has a mask (the first is {data.names[0]!r})",
+            f"none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
             "open the masks with the arguments of the dataset",
         )
     return indices

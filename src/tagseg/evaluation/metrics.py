@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tagseg.data.mask_dataset import IGNORE
+from tagseg.data.masks import IGNORE_LABEL
 
 Floats = NDArray[np.float64]
 
@@ -23,8 +23,8 @@ class ConfusionMatrix:
     """
 
     def __init__(self, classes: int, counts: NDArray[np.int64] | None = None) -> None:
-        if not 1 <= classes <= IGNORE:
-            raise ValueError(f"8-bit masks have 1 to {IGNORE} classes with the background, got {classes}")
+        if not 1 <= classes <= IGNORE_LABEL:
+            raise ValueError(f"8-bit masks have 1 to {IGNORE_LABEL} classes with the background, got {classes}")
         self.classes = classes
         self.counts = np.zeros((classes, classes), dtype=np.int64) if counts is None else counts.astype(np.int64)
         if self.counts.shape != (classes, classes):
@@ -50,10 +50,12 @@ class ConfusionMatrix:
         # the GIL here, numpy does not.
         pairs = torch.from_numpy(ground_truth.astype(np.int32) * self.classes + prediction.astype(np.int32)).flatten()
         table = torch.bincount(pairs, minlength=256 * self.classes).view(256, self.classes).numpy()
-        if unknown := [int(value) for value in np.flatnonzero(table[self.classes : IGNORE].any(1)) + self.classes]:
+        if unknown := [
+            int(value) for value in np.flatnonzero(table[self.classes : IGNORE_LABEL].any(1)) + self.classes
+        ]:
             raise ValueError(
                 f"ground truth has the value {unknown[0]}, but there are {self.classes} classes with the background; "
-                f"only {IGNORE} is ignored"
+                f"only {IGNORE_LABEL} is ignored"
             )
         self.counts += table[: self.classes]
 

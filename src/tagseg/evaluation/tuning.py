@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import MaskDataset
+from tagseg.data.masks import MaskDataset
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.evaluation.evaluate import (
     PROTOCOLS,
@@ -109,7 +109,7 @@ def best_background(
     threshold_rule = predictor.settings.threshold_rule(len(predictor.classes))
 
     def rules(index: int) -> ClassRules:
-        return {protocol: labels_rule(data.tags[index]) if protocol == TRUE_TAGS else threshold_rule}
+        return {protocol: labels_rule(data.labels[index]) if protocol == TRUE_TAGS else threshold_rule}
 
     matrices = {value: ConfusionMatrix(1 + len(predictor.classes)) for value in backgrounds}
     for image in segment_with_masks(

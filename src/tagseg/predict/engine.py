@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tagseg._device import pick_device, to_device
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.network import Network
 from tagseg.predict.optimize import optimize_network

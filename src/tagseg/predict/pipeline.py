@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tagseg._cores import usable_cores
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
 from tagseg.predict.engine import ClassRules, Engine, ImageResult, PendingBatch
 from tagseg.predict.settings import InferenceSettings

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.predict.render import add_legend, blend, save_mask, shrink_for_display
 from tagseg.predict.settings import InferenceSettings
 from tagseg.predict.tiling import Mask

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, DataError, WeightsError, unknown_name
 from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model
 from tagseg.models.network import Network

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from tagseg.data.dataset import Pixels
+from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
 from tagseg.predict.tiling import Mask
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from tagseg.data.dataset import Pixels
-from tagseg.data.files import FileRef, Place
-from tagseg.data.images import SUFFIXES, decode, to_rgb, upright, without_ending
+from tagseg.data.files import FileIndex, FileRef
+from tagseg.data.images import IMAGE_SUFFIXES, Pixels, apply_exif_rotation, decode, strip_image_suffix, to_rgb
 from tagseg.errors import DataError
 
 MemoryInput = Image.Image | NDArray[np.generic] | Tensor | bytes | BinaryIO
@@ -49,7 +48,7 @@ class MemorySource:
     def read(self) -> Pixels:
         """Convert to RGB, [H, W, 3]."""
         if isinstance(self.image, Image.Image):
-            return np.array(to_rgb(upright(self.image.copy())))
+            return np.array(to_rgb(apply_exif_rotation(self.image.copy())))
         if isinstance(self.image, Tensor):
             values = self.image.detach().cpu()
             return _array_to_rgb((values.movedim(0, -1) if values.dim() == 3 else values).numpy(), "[3, H, W]")
@@ -99,13 +98,13 @@ def _expand(path: Path) -> list[FileSource]:
         return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_file_source(FileRef(path), path.name)]
     zip_path, _, member = str(path).rpartition(":")
     if member and zipfile.is_zipfile(zip_path):
-        file = Place(Path(zip_path)).find(member)
+        file = FileIndex(Path(zip_path)).find(member)
         if file is None:
             raise DataError(f"{zip_path}: has no image {member}", "check its name")
         return [_file_source(file, member)]
     if has_magic(str(path)):
         matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        files = [match for match in matches if match.is_file() and match.suffix.lower() in SUFFIXES]
+        files = [match for match in matches if match.is_file() and match.suffix.lower() in IMAGE_SUFFIXES]
         if not files:
             raise DataError(f"{path}: no image matches this pattern", _suffix_advice())
         return [_file_source(FileRef(file), file.name) for file in files]
@@ -113,7 +112,7 @@ def _expand(path: Path) -> list[FileSource]:
 
 
 def _all_in(path: Path, kind: str) -> list[FileSource]:
-    files = Place(path).files
+    files = FileIndex(path).files
     if not files:
         raise DataError(f"{path}: this {kind} has no images", _suffix_advice())
     return [_file_source(file, str(name)) for name, file in files.items()]
@@ -122,11 +121,11 @@ def _all_in(path: Path, kind: str) -> list[FileSource]:
 def _file_source(file: FileRef, name: str) -> FileSource:
     # Results are written below a folder by this name, so it must not lead out of it.
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
-    return FileSource(str(without_ending(PurePosixPath(*parts))), file)
+    return FileSource(str(strip_image_suffix(PurePosixPath(*parts))), file)
 
 
 def _suffix_advice() -> str:
-    return f"image files end in {', '.join(sorted(SUFFIXES))}"
+    return f"image files end in {', '.join(sorted(IMAGE_SUFFIXES))}"
 
 
 def _array_to_rgb(values: NDArray[np.generic], expected: str) -> Pixels:

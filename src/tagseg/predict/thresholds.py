@@ -35,7 +35,7 @@ def tune_on_tags(predictor: Predictor, data: ImageDataset, *, tta: bool = False)
     settings = predictor.settings.for_tta(tta)
     results = run_pipeline(predictor.engine, samples, settings, batch_size=_BATCH_SIZE)
     scores = [result.scores for _, result in results]
-    return replace(predictor.settings, thresholds=tune_thresholds(scores, data.tags.numpy()), thresholds_from="tags")
+    return replace(predictor.settings, thresholds=tune_thresholds(scores, data.labels.numpy()), thresholds_from="tags")
 
 
 def tune_thresholds(scores: ArrayLike, labels: ArrayLike) -> tuple[float, ...]:

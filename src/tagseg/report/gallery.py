@@ -9,12 +9,13 @@ from math import sqrt
 import numpy as np
 from PIL import Image
 
-from tagseg.data.dataset import ImageDataset, Pixels
-from tagseg.data.mask_dataset import IGNORE as MASK_IGNORE, MaskDataset
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.images import Pixels
+from tagseg.data.masks import IGNORE_LABEL as MASK_IGNORE, MaskDataset
 from tagseg.predict.render import blend
 from tagseg.report.run_data import RunData
 from tagseg.report.stages import Labels, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_labels
-from tagseg.training.pseudo import IGNORE as PSEUDO_LABEL_IGNORE
+from tagseg.training.pseudo import IGNORE_LABEL as PSEUDO_LABEL_IGNORE
 
 ITERATIONS = (1, 3, 5, 7, 10)
 INPUT = "input"
@@ -93,7 +94,7 @@ def make_gallery(run: RunData, images: ImageDataset, masks: MaskDataset | None, 
         masks: Their ground-truth masks, if any.
         count: Number of images to show.
     """
-    all_stages = [compute_stages(run, images, index) for index in evenly_spaced(images.names, count)]
+    all_stages = [compute_stages(run, images, index) for index in evenly_spaced(images.image_ids, count)]
     if masks is not None and not any(stages.image_id in masks for stages in all_stages):
         masks = None
     # The first and the last image are enough to show what an iteration does.

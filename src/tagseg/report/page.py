@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.mask_dataset import MaskDataset
+from tagseg.data.masks import MaskDataset
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
@@ -194,7 +194,7 @@ def _confusion_chart(protocol: str, names: Sequence[str], matrix: ConfusionMatri
 
 def _describe_dataset(images: ImageDataset) -> dict[str, Any]:
     """Count the tags of a dataset, and which of them occur together."""
-    tags = images.tags.numpy().astype(np.int64)  # [N, C]
+    tags = images.labels.numpy().astype(np.int64)  # [N, C]
     joint_counts = tags.T @ tags
     counts = joint_counts.diagonal()
     return {

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tagseg.data.dataset import ImageDataset, Pixels
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.images import Pixels
 from tagseg.models.network import enlarge
 from tagseg.report.run_data import RunData
 from tagseg.training.augment import ValidationImages
@@ -73,7 +74,7 @@ def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
         source = masks if refined is None else refined
         pseudo_label = pseudo_of(source, tags[None].to(device), network_input, settings)[0].cpu().numpy()
     return Stages(
-        image_id=data.names[index],
+        image_id=data.image_ids[index],
         pixels=data.images.read(index),
         tags=tuple(int(k) for k in tags.nonzero()[:, 0]),
         scores=scores,

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tagseg.data import DataError
+from tagseg.data import DataError, DataSource
 from tagseg.data.voc import find_voc
-from tagseg.source import DataSource
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tagseg.data.mask_dataset import IGNORE
+from tagseg.data import DataSource
+from tagseg.data.masks import IGNORE_LABEL
 from tagseg.predict import load
 from tagseg.predict.render import mask_image, palette
 from tagseg.predict.tiling import Mask
 from tagseg.report.contact_sheet import contact_sheet
 from tagseg.report.stages import evenly_spaced
-from tagseg.source import DataSource
 
 COUNT = 12
 
@@ -28,12 +28,12 @@ def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, coun
     """
     model = load(run)
     model.settings = model.settings.with_threshold(threshold)
-    data, masks = val.open(model.classes), val.ground_truth(model.classes)
-    image_ids = [name for name in data.names if name in masks]
+    data, masks = val.open(model.classes), val.open_masks(model.classes)
+    image_ids = [name for name in data.image_ids if name in masks]
     chosen_ids = [image_ids[position] for position in evenly_spaced(image_ids, count)]
     rows: dict[str, list[Mask]] = {"prediction": [], "with CRF": [], "ground truth": []}
     for image_id in chosen_ids:
-        pixels = data.images.read(data.names.index(image_id))
+        pixels = data.images.read(data.image_ids.index(image_id))
         rows["prediction"].append(model.predict(pixels, tta=True).mask)
         rows["with CRF"].append(model.predict(pixels, tta=True, crf=True).mask)
         rows["ground truth"].append(masks[image_id])
@@ -51,6 +51,6 @@ def _legend(masks: Sequence[Mask], names: Sequence[str]) -> list[tuple[tuple[int
     values = sorted({int(value) for mask in masks for value in np.unique(mask)})
     colors = palette(256).tolist()
     return [
-        ((colors[value][0], colors[value][1], colors[value][2]), "ignored" if value == IGNORE else names[value])
+        ((colors[value][0], colors[value][1], colors[value][2]), "ignored" if value == IGNORE_LABEL else names[value])
         for value in values
     ]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tagseg.api import evaluate, train
+from tagseg.data import DataSource
 from tagseg.evaluation.result import EVALUATION_FILE
 from tagseg.models.files import MODEL_FILE, read_notes
 from tagseg.predict.settings import NOTE, InferenceSettings
 from tagseg.reproduction.folder import VocSources
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
 from tagseg.reproduction.table import Figure
-from tagseg.source import DataSource
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
@@ -45,8 +45,8 @@ class Training:
     def command(self) -> str:
         learn, choose = _options(self.voc.train_aug), _options(self.voc.val, prefix="val-")
         changes = [word for change in self.changes for word in ("--set", change)]
-        words = [*learn, "--val", self.voc.val.data, *choose, "--recipe", self.folder.name, *changes]
-        return shlex.join(["tagseg", "train", self.voc.train_aug.data, *words, "--out", str(self.folder)])
+        words = [*learn, "--val", self.voc.val.path, *choose, "--recipe", self.folder.name, *changes]
+        return shlex.join(["tagseg", "train", self.voc.train_aug.path, *words, "--out", str(self.folder)])
 
     @property
     def done(self) -> bool:
@@ -74,7 +74,7 @@ class Measuring:
     @property
     def command(self) -> str:
         how, source = MEASUREMENTS[self.name], self._source
-        words = [str(measured_model(self.folder, self.name)), source.data, *_options(source)]
+        words = [str(measured_model(self.folder, self.name)), source.path, *_options(source)]
         words += ["--tta"] * how.tta + ["--crf"] * how.crf
         words += [] if how.threshold is None else ["--threshold", f"{how.threshold:g}"]
         words += ["--out", str(self.folder)] * how.last

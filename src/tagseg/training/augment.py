@@ -51,7 +51,7 @@ class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
         image = torch.from_numpy(self.data.images.read(position)).permute(2, 0, 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(self.seed, epoch, position))
-            return self.transform(image), draw_jitter(self.settings), self.data.tags[position]
+            return self.transform(image), draw_jitter(self.settings), self.data.labels[position]
 
 
 def finish(crops: Tensor, draws: Tensor, settings: TransformSettings, device: torch.device) -> Tensor:

@@ -1,6 +1,6 @@
 """What has to be true before the first step: a network that can be built, and data that can teach it."""
 
-from tagseg.data.checking import unreadable
+from tagseg.data.check import find_unreadable
 from tagseg.data.dataset import ImageDataset
 from tagseg.errors import DataError
 from tagseg.models import Network, build_cam, build_model
@@ -33,7 +33,7 @@ def build(settings: ModelSettings, classes: tuple[str, ...]) -> Network:
 
 def readable(data: ImageDataset, *, skip_bad: bool) -> tuple[ImageDataset, int]:
     """The images that can be read, and how many cannot; any that cannot is an error unless they are to be skipped."""
-    bad = unreadable(data)
+    bad = find_unreadable(data, progress=True)
     if bad and not skip_bad:
         first = next(iter(bad.values()))
         raise DataError(
@@ -49,7 +49,7 @@ def check_evidence(data: ImageDataset) -> list[str]:
     Returns:
         What may spoil the result without stopping it, a line each.
     """
-    counts = data.tags.sum(0)
+    counts = data.labels.sum(0)
     never = [name for name, count in zip(data.classes, counts, strict=True) if count == 0]
     if never:
         raise DataError(

@@ -1,0 +1,348 @@
+"""Open a dataset: detect its format, read its records, build an `ImageDataset` or a `MaskDataset`.
+
+DataSource("photos.csv", images="photos/").open()
+DataSource("VOCdevkit", split="val").open_masks()
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tagseg.data._shapes_render import SHAPE_CLASSES
+from tagseg.data.coco import coco_masks, find_coco, read_coco
+from tagseg.data.folders import read_class_folders
+from tagseg.data.masks import MaskDataset, find_mask_files
+from tagseg.data.records import Record, Records
+from tagseg.data.shapes import shapes, shapes_masks
+from tagseg.data.tables import TABLE_SUFFIXES, default_image_paths, read_table
+from tagseg.data.voc import VOC_CLASSES, VocFolders, find_voc, read_voc, voc_masks
+from tagseg.errors import DataError
+
+if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
+    from tagseg.data.dataset import ImageDataset
+
+logger = logging.getLogger(__name__)
+
+Paths = str | Path | Iterable[str | Path] | None
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The built-in dataset."""
+
+    count: int
+    split: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV, TSV or JSON lines file; `split` is a value of its column `split`."""
+
+    path: Path
+    split: str | None
+
+
+@dataclass(frozen=True)
+class Coco:
+    """A COCO instances JSON."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class Voc:
+    """VOC 2012, with or without SBD."""
+
+    folders: VocFolders
+    split: str
+
+
+@dataclass(frozen=True)
+class ClassFolders:
+    """One folder per class."""
+
+    path: Path
+    split: str | None
+
+
+DataFormat = Shapes | Table | Coco | Voc | ClassFolders
+
+
+@dataclass(frozen=True, init=False)
+class DataSource:
+    """A dataset that can be opened: its path and how to read it.
+
+    Args:
+        path: A CSV or TSV of image and labels; a JSON lines file or folder as Hugging Face's imagefolder has them; a
+            folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; or "shapes" or
+            "shapes:500", the built-in dataset (a folder of that name is "./shapes").
+        images: Folders and zips that hold the images of a table or of a COCO JSON, if not beside it.
+        split: Split to open; needed where the source has several.
+        masks: Folders and zips that hold one mask per image, ID.png: 0 is background, k is the k-th class, 255 is
+            ignored. By default VOC, SBD, COCO and shapes use their own masks, and a table looks for masks/ID.png
+            beside it and in the zips of its images.
+        separator: Separator of the labels in a table's row; None means that it is guessed.
+        sbd: The unpacked benchmark_RELEASE, if not beside VOC.
+    """
+
+    path: str
+    images: tuple[str, ...]
+    split: str | None
+    masks: tuple[str, ...]
+    separator: str | None
+    sbd: str | None
+
+    def __init__(
+        self,
+        path: str | Path,
+        images: Paths = None,
+        split: str | None = None,
+        masks: Paths = None,
+        separator: str | None = None,
+        sbd: str | Path | None = None,
+    ) -> None:
+        fields = {
+            "path": path if isinstance(path, str) else _folder_text(str(path)),
+            "images": _as_texts(images),
+            "split": split,
+            "masks": _as_texts(masks),
+            "separator": separator,
+            "sbd": None if sbd is None else str(sbd),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)  # the class is frozen
+
+    @classmethod
+    def of(cls, data: "str | Path | DataSource") -> "DataSource":
+        """Source of a path, or the source itself."""
+        return data if isinstance(data, DataSource) else cls(data)
+
+    def detect(self) -> DataFormat:
+        """Detect the format from the path's name and the folder's content, without reading an image."""
+        if _is_built_in(self.path):
+            return Shapes(_shapes_count(self.path), self.split or "train")
+        path = Path(self.path).expanduser()
+        if path.is_dir():
+            return self._detect_folder(path)
+        if not path.exists():
+            raise DataError(
+                f"{self.path}: does not exist",
+                "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'",
+            )
+        if path.suffix.lower() in TABLE_SUFFIXES:
+            return Table(path, self.split)
+        if path.suffix.lower() == ".json":
+            return Coco(path)
+        raise DataError(
+            f"{self.path}: has no known format",
+            f"name a file ending in {', '.join(TABLE_SUFFIXES)} or .json, or a folder",
+        )
+
+    def open(
+        self, classes: Sequence[str] | None = None, *, skip_missing: bool = False, max_side: int | None = None
+    ) -> "ImageDataset":
+        """Open the images with their labels.
+
+        Args:
+            classes: Class names in their order; None means those of the source.
+            skip_missing: Leave out images whose file is missing, instead of raising an error.
+            max_side: Reduce larger images while decoding, so that no side is longer.
+        """
+        dataset, missing = self.open_available(classes, max_side=max_side)
+        if missing and not skip_missing:
+            others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise DataError(
+                f"{missing[0].location}: no image {missing[0].image!r}{others} was found",
+                "name its folder or zip with {images}, or remove the row",
+            )
+        if not len(dataset) and not skip_missing:
+            raise DataError(f"{self.path}: has no images", "name a source with at least one")
+        return dataset
+
+    def open_available(
+        self, classes: Sequence[str] | None = None, *, max_side: int | None = None
+    ) -> "tuple[ImageDataset, tuple[Record, ...]]":
+        """Open the images whose file exists, and return the records of the others too.
+
+        Args:
+            classes: As in `open`.
+            max_side: As in `open`.
+        """
+        entries = self._read(self.detect(), classes)
+        if isinstance(entries, Records):
+            return entries.dataset(max_side=max_side), entries.missing
+        return entries, ()
+
+    def open_masks(self, classes: Sequence[str] | None = None) -> MaskDataset:
+        """Open the masks, for evaluation; image IDs are those of `open`.
+
+        Args:
+            classes: As in `open`; mask values follow their order.
+        """
+        data_format = self.detect()
+        if not self.masks:
+            match data_format:
+                case Shapes(count, split):
+                    return shapes_masks(count, split=split)
+                case Voc(folders, split):
+                    return self._require_masks(MaskDataset(VOC_CLASSES, voc_masks(folders, split)))
+        entries = self._read(data_format, classes)
+        if not self.masks and isinstance(data_format, Coco) and isinstance(entries, Records):
+            return self._require_masks(MaskDataset(entries.classes, coco_masks(data_format.path, entries)))
+        paths = _as_paths(self.masks)
+        if not paths and isinstance(data_format, Table):
+            paths = [*_as_paths(self.images), *default_image_paths(data_format.path)]
+        readers = find_mask_files(entries.image_ids, paths, any_folder=bool(self.masks))
+        return self._require_masks(MaskDataset(entries.classes, readers))
+
+    def masks_if_any(self, classes: Sequence[str] | None = None) -> MaskDataset | None:
+        """Open the masks if the source has some; masks that were named must exist.
+
+        Args:
+            classes: As in `open_masks`.
+        """
+        try:
+            return self.open_masks(classes)
+        except DataError as error:
+            if self.masks:
+                raise
+            logger.info("%s: opened without masks (%s)", self.path, error)
+            return None
+
+    def describe(self) -> dict[str, Any]:
+        """Fields as plain values, for the configuration of a run; equal for different spellings of a path."""
+        fields = asdict(self)
+        fields["path"] = self.path if _is_built_in(self.path) else _folder_text(os.path.normpath(self.path))
+        fields["images"] = tuple(map(os.path.normpath, self.images))
+        fields["masks"] = tuple(map(os.path.normpath, self.masks))
+        return {name: value for name, value in fields.items() if value}
+
+    @classmethod
+    def from_description(cls, fields: Mapping[str, Any]) -> "DataSource":
+        """Source that `describe` described; other entries of the mapping are ignored."""
+        if "path" not in fields:
+            raise DataError("the description of a data source has no 'path'", "train again")
+        return cls(**{name: value for name, value in fields.items() if name in cls.__dataclass_fields__})
+
+    def _detect_folder(self, path: Path) -> DataFormat:
+        split = self.split
+        if voc := find_voc(path, Path(self.sbd) if self.sbd else None):
+            return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
+        if coco := find_coco(path, split):
+            return Coco(coco)
+        for folder, column_value in [(path / split, None), (path, split)] if split else [(path, None)]:
+            for suffix in TABLE_SUFFIXES:
+                if (folder / f"metadata{suffix}").is_file():
+                    return Table(folder / f"metadata{suffix}", column_value)
+        for suffix in TABLE_SUFFIXES:
+            if split and (path / f"{split}{suffix}").is_file():
+                return Table(path / f"{split}{suffix}", None)
+        return ClassFolders(path, split)
+
+    def _read(self, data_format: DataFormat, classes: Sequence[str] | None) -> "Records | ImageDataset":
+        """Read the records of a source; the built-in dataset, which has no files, comes as a dataset."""
+        images = _as_paths(self.images)
+        match data_format:
+            case Shapes(count, split):
+                self._require_classes(classes, SHAPE_CLASSES)
+                return shapes(count, split=split)
+            case Table(path, split):
+                return read_table(path, images=images, split=split, classes=classes, separator=self.separator)
+            case Coco(path):
+                return read_coco(path, images=images, classes=classes)
+            case Voc(folders, split):
+                self._require_classes(classes, VOC_CLASSES)
+                return read_voc(folders, split=split)
+            case ClassFolders(path, split):
+                return read_class_folders(path, split=split, classes=classes)
+
+    def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
+        if classes is not None and tuple(classes) != tuple(fixed):
+            raise DataError(f"{self.path}: its classes are fixed ({', '.join(fixed)})", "leave out {classes}")
+
+    def _require_masks(self, masks: MaskDataset) -> MaskDataset:
+        if not len(masks):
+            raise DataError(
+                f"{self.path}: no masks were found",
+                "name their folder or zip with {masks}, where the mask of dog.jpg is dog.png",
+            )
+        return masks
+
+
+def open_dataset(
+    path: str | Path,
+    *,
+    images: Paths = None,
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+    separator: str | None = None,
+    sbd: str | Path | None = None,
+    max_side: int | None = None,
+) -> "ImageDataset":
+    """Open images with their labels, in any known format.
+
+    Args:
+        path: As in `DataSource`, also for the arguments that follow.
+        images: Folders and zips that hold the images.
+        split: Split to open.
+        classes: Class names in their order; None means those of the source.
+        separator: Separator of the labels in a table's row.
+        sbd: The unpacked benchmark_RELEASE.
+        max_side: Reduce larger images while decoding, so that no side is longer.
+    """
+    source = DataSource(path, images=images, split=split, separator=separator, sbd=sbd)
+    return source.open(classes, max_side=max_side)
+
+
+def open_masks(
+    path: str | Path,
+    *,
+    masks: Paths = None,
+    images: Paths = None,
+    split: str | None = None,
+    classes: Sequence[str] | None = None,
+    separator: str | None = None,
+    sbd: str | Path | None = None,
+) -> MaskDataset:
+    """Open the masks of a source, for evaluation; with the arguments of `open_dataset`, the image IDs are the same.
+
+    Args:
+        path: As in `DataSource`, also for the arguments that follow.
+        masks: Folders and zips that hold one mask per image.
+        images: Folders and zips that hold the images.
+        split: Split to open.
+        classes: Class names; mask values follow their order.
+        separator: Separator of the labels in a table's row.
+        sbd: The unpacked benchmark_RELEASE.
+    """
+    source = DataSource(path, images=images, split=split, masks=masks, separator=separator, sbd=sbd)
+    return source.open_masks(classes)
+
+
+def _is_built_in(path: str) -> bool:
+    return path.partition(":")[0] == "shapes"
+
+
+def _folder_text(path: str) -> str:
+    """Text of a path that is a file or folder, even if it is called like the built-in dataset."""
+    return f"./{path}" if _is_built_in(path) else path
+
+
+def _shapes_count(path: str) -> int:
+    count = path.partition(":")[2] or "500"
+    if not (count.isascii() and count.isdecimal()):
+        raise DataError(f"{path}: the number of images is not a whole number", "write for example shapes:500")
+    return int(count)
+
+
+def _as_texts(paths: Paths) -> tuple[str, ...]:
+    if paths is None:
+        return ()
+    return tuple(str(path) for path in ([paths] if isinstance(paths, str | Path) else paths))
+
+
+def _as_paths(texts: Iterable[str]) -> list[Path]:
+    return [Path(text).expanduser() for text in texts]

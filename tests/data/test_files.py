@@ -1,0 +1,62 @@
+"""Files on disk and in zips are found by name and read, or fail with a one-line error."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from tagseg.data import DataError, open_dataset
+from tagseg.data.files import FileIndex, FileRef
+from tests.data.writing import GREEN, RED, image_bytes, write_image, write_text, write_zip
+
+
+def test_file_is_found_by_any_end_of_its_path(tmp_path: Path) -> None:
+    write_image(tmp_path / "x" / "y" / "1.png")
+    index = FileIndex(tmp_path)
+    for name in ("1", "1.png", "y/1", "x/y/1.png", "x\\y\\1.png"):
+        assert index.find(name) == FileRef(tmp_path / "x" / "y" / "1.png")
+    assert index.find("z/1.png") is None
+    assert index.find("a" * 5000 + ".png") is None  # longer than file systems allow
+
+
+def test_hidden_files_skipped_folders_and_zip_folders_are_not_indexed(tmp_path: Path) -> None:
+    members = {"a.png": b"", "__MACOSX/b.png": b"", ".c.png": b"", "Masks/d.png": b"", "e.txt": b"", "f.png/": b""}
+    archive = write_zip(tmp_path / "t.zip", members)
+    assert [str(name) for name in FileIndex(archive, skip={"masks"}).files] == ["a.png"]
+
+
+def test_ambiguous_name_is_an_error(tmp_path: Path) -> None:
+    write_image(tmp_path / "x" / "1.png")
+    write_image(tmp_path / "y" / "1.png")
+    with pytest.raises(DataError, match=r"1\.png could be .*; write more of its path, or name one folder with images="):
+        FileIndex(tmp_path).find("1.png")
+
+
+def test_damaged_member_does_not_affect_others(tmp_path: Path) -> None:
+    write_zip(tmp_path / "t.zip", {"0.png": image_bytes(RED), "1.png": image_bytes(GREEN)})
+    table = write_text(tmp_path / "t.csv", "0.png,cat\n1.png,dog\n")
+    expected = open_dataset(table)[1][0]
+    content = bytearray((tmp_path / "t.zip").read_bytes())
+    content[60] ^= 255  # inside the first image
+    (tmp_path / "u.zip").write_bytes(content)
+    damaged = open_dataset(table, images=tmp_path / "u.zip")
+    with pytest.raises(DataError, match=r"u\.zip:0\.png: cannot be read \(Bad CRC.*replace the file or remove it"):
+        damaged[0]
+    assert torch.equal(damaged[1][0], expected)
+
+
+def test_damaged_lzma_member_is_a_data_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.png", image_bytes())
+    content = bytearray(path.read_bytes())
+    content[45:60] = bytes([255] * 15)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"t\.zip:a\.png: cannot be read"):
+        FileRef(path, "a.png").read()
+
+
+def test_missing_file_is_a_data_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.png: cannot be read \(.*; replace the file or remove it"):
+        FileRef(tmp_path / "a.png").read()
