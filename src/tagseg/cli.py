@@ -243,6 +243,7 @@ def report(
 @app.command(epilog="Example: `tagseg recipes resnet50`")
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Show this recipe's settings.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="List those of the paper's tables and ablations too.")] = False,
     settings: Annotated[
         bool, typer.Option("--settings", help="List the settings that --set can change, and what they do.")
     ] = False,
@@ -256,7 +257,7 @@ def recipes(
     elif name:
         print(tagseg.Recipe.load(name).to_toml(), end="")
     else:
-        print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes().items()))
+        print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes(all=all).items()))
 
 
 @app.command(epilog="Example: `tagseg bench pamr crf`, `tagseg bench evaluate --model runs/a --data val.csv`")
@@ -275,7 +276,7 @@ def bench(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure the fast paths on this machine, beside what they replace."""
-    from tagseg.benchmarks.show import show
+    from tagseg.benchmarks.report import show
 
     if data is None and (images or split or masks):
         raise ValueError(
@@ -313,7 +314,7 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
     """Redo a table of the paper: train, measure, and print our figures beside the paper's."""
-    from tagseg.reproduction.run import reproductions
+    from tagseg.reproduction.runner import reproductions
 
     if what is None:
         print("\n".join(f"{name:24} {title}" for name, title in reproductions().items()))

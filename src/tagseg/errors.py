@@ -9,6 +9,7 @@ from difflib import get_close_matches
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
     "classes": ("classes=", "--classes"),
+    "data": ("data=", "--data"),
     "images": ("images=", "--images"),
     "masks": ("masks=", "--masks"),
     "model": ("model=", "--model"),
@@ -20,6 +21,7 @@ _ARGUMENTS = {
     "skip_bad": ("skip_bad=True", "--skip-bad"),
     "split": ("split=", "--split"),
     "val": ("val=", "--val"),
+    "voc": ("voc=", "--voc"),
 }
 
 
