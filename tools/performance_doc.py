@@ -40,7 +40,8 @@ def fill(document: str, results: Path) -> str:
     def tables(block: str) -> str:
         file, benchmark = block.split()
         reports = read_reports(results / f"{file}.json")
-        return "\n\n".join(report_markdown(report) for report in reports if report.benchmark == benchmark)
+        texts = [report_markdown(report) for report in reports if report.benchmark == benchmark]
+        return "\n\n".join(texts) or "Not measured yet."
 
     return fill_blocks(document, tables)
 

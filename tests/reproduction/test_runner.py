@@ -39,7 +39,7 @@ def test_a_table_is_reproduced(runs: tuple[Path, list[str], str]) -> None:
     names = {file.name for file in (out / "resnet50").iterdir()}
     assert {"config.json", "metrics.jsonl", "model.safetensors", "pseudo.json", "tta-crf.json"} <= names
     assert "evaluation.json" not in names
-    assert "Ours: 6 val images. Ours: 5 train images." in " ".join(table.split())
+    assert "Our runs: 6 val images. Our runs: 5 train images." in " ".join(table.split())
     row = next(line for line in table.splitlines() if line.startswith("| the method "))
     assert "64.7" in row
     assert " - " not in row

@@ -32,7 +32,7 @@ def test_each_table_has_its_protocol(tmp_path: Path) -> None:
     assert "Protocol `true-tags`" in second
     assert cells(second, "the method") == ["64.7", "81.8", "90.0", "90.0", "63.4", "53.8"]
     assert cells(paper_table(TABLES["supp-c"], tmp_path), "tvmonitor") == ["63.6", "42.9 ± 0.0", "64.3", "53.8 ± 0.0"]
-    assert "Ours: 1,149 val images." in " ".join(first.split())
+    assert "Our runs: 1,149 val images." in " ".join(first.split())
 
 
 def test_several_seeds_give_mean_and_standard_deviation(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def paper_table(table: PaperTable, results: Path) -> str:
                 f"{results}: some runs were evaluated on {min(counts)} {images} images and others on {max(counts)}",
                 "evaluate all runs on the same images",
             )
-        notes += [f"Ours: {count:,} {images} images." for count in counts]
+        notes += [f"Our runs: {count:,} {images} images." for count in counts]
     return f"{markdown_table(table.headings, rows)}\n\n{wrap(' '.join(notes))}"
 
 
