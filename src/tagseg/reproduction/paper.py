@@ -235,7 +235,8 @@ _CHECKPOINT = PaperTable(
     protocol=PREDICTED_TAGS,
     note=(
         "Mean IoU. Best: the checkpoint with the lowest loss on the val images, which needs their labels and no masks, "
-        f"as in all other tables unless a row says otherwise. Last: after the last epoch, as `tagseg train` does by default. {_OURS_ON_VAL}, threshold 0.1; {_SEEDS}. "
+        "as in all other tables unless a row says otherwise. Last: after the last epoch, as `tagseg train` does by "
+        f"default. {_OURS_ON_VAL}, threshold 0.1; {_SEEDS}. "
         "EfficientNet-Lite0 was trained once for each column, with one seed."
     ),
     headings=("", "best", "last", "best, CRF", "last, CRF"),
