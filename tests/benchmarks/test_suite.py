@@ -10,7 +10,7 @@ def test_unknown_benchmark_is_refused() -> None:
 
 
 def test_arguments_of_evaluate_need_evaluate() -> None:
-    with pytest.raises(ConfigError, match="only for the benchmark evaluate; name it, or leave them out"):
+    with pytest.raises(ConfigError, match="are for the benchmark evaluate; name it, or leave them out"):
         tagseg.bench(["pamr"], model="default")
     with pytest.raises(ConfigError, match="needs a model and images with masks; add model= and data="):
         tagseg.bench(["evaluate"])

@@ -52,9 +52,7 @@ def bench(
         if name not in known:
             raise unknown_name("benchmark", name, known)
     if _EVALUATE not in what and (model is not None or data is not None or threshold is not None):
-        raise ConfigError(
-            "a model, data and a threshold are only for the benchmark evaluate", "name it, or leave them out"
-        )
+        raise ConfigError("a model, data and a threshold are for the benchmark evaluate", "name it, or leave them out")
     torch_device = pick_device(device)
     jobs = dict(BENCHMARKS)
     if _EVALUATE in what:
