@@ -310,7 +310,12 @@ def test_images_that_are_not_there(trained: Path, tmp_path: Path, monkeypatch: p
 
 def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
     runner = CliRunner()
-    assert "resnet50" in runner.invoke(app, ["recipes"]).output.split()
+    listed, listed_all = (runner.invoke(app, ["recipes", *more]).output for more in ([], ["--all"]))
+    assert [line.split()[0] for line in listed.splitlines()] == list(tagseg.recipes())
+    assert "default" in tagseg.recipes()
+    assert "resnet50" not in tagseg.recipes()
+    assert [line.split()[0] for line in listed_all.splitlines()] == list(tagseg.recipes(all=True))
+    assert "resnet50" in tagseg.recipes(all=True)
     (tmp_path / "mine.toml").write_text(runner.invoke(app, ["recipes", "vgg16"]).output)
     assert tagseg.Recipe.load(tmp_path / "mine.toml") == tagseg.Recipe.load("vgg16")
     assert tagseg.recipes()["wideresnet38"].endswith("--set model.pretrained=PATH")

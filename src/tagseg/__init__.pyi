@@ -9,7 +9,7 @@ from .api import (
     train as train,
     write_report as write_report,
 )
-from .benchmarks.run import bench as bench
+from .benchmarks.suite import bench as bench
 from .data import (
     DataError as DataError,
     DataSource as DataSource,
@@ -43,7 +43,7 @@ from .predict import (
 from .predict.tta import merge_scales as merge_scales
 from .refine.crf import dense_crf as dense_crf
 from .refine.pamr import pamr as pamr
-from .reproduction.run import reproduce as reproduce
+from .reproduction.runner import reproduce as reproduce
 from .training.losses import (
     classification_loss as classification_loss,
     self_supervised_loss as self_supervised_loss,

@@ -200,9 +200,13 @@ def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = (), 
     return check_data(DataSource.of(data), against=against, progress=progress)
 
 
-def recipes() -> dict[str, str]:
-    """The recipes that come with tagseg, each with what it is for; `Recipe.load(name)` shows one's settings."""
-    return {name: describe_recipe(name) for name in recipe_names()}
+def recipes(*, all: bool = False) -> dict[str, str]:
+    """Return the built-in recipes, each name with its purpose; `Recipe.load(name)` has the settings.
+
+    Args:
+        all: Whether to include those of the paper's tables and ablations.
+    """
+    return {name: describe_recipe(name) for name in recipe_names(all=all)}
 
 
 def validation_of(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:

@@ -254,7 +254,7 @@ def bench(
     json: Json = False,
 ) -> None:
     """Benchmark fast paths against what they replace."""
-    from tagseg.benchmarks.report import print_report, reports_to_json
+    from tagseg.benchmarks.report import show, to_json
 
     if data is None and (images or split or masks):
         raise DataError("--images, --split and --masks belong to --data of the benchmark evaluate")
@@ -271,10 +271,10 @@ def bench(
         on_start=lambda name: messages.print(f"Measuring {name}: {durations.get(name, 'some minutes on a CPU')} ..."),
     )
     if json:
-        print(reports_to_json(reports))
+        print(to_json(reports))
     else:
         for result in reports:
-            print_report(result, Console())
+            show(result, Console())
 
 
 @app.command(epilog="Example: `tagseg reproduce table-1 --voc VOCdevkit/VOC2012 -o runs`")
@@ -288,7 +288,7 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands only.")] = False,
 ) -> None:
     """Reproduce a table of the paper."""
-    from tagseg.reproduction import reproductions
+    from tagseg.reproduction.runner import reproductions
 
     if table is None:
         print("\n".join(f"{name:24} {title}" for name, title in reproductions().items()))

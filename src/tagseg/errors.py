@@ -11,6 +11,7 @@ from pathlib import Path
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
     "classes": ("classes=", "--classes"),
+    "data": ("data=", "--data"),
     "images": ("images=", "--images"),
     "masks": ("masks=", "--masks"),
     "model": ("model=", "--model"),
@@ -22,6 +23,7 @@ _ARGUMENTS = {
     "skip_bad": ("skip_bad=True", "--skip-bad"),
     "split": ("split=", "--split"),
     "val": ("val=", "--val"),
+    "voc": ("voc=", "--voc"),
 }
 
 

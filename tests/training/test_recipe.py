@@ -8,7 +8,7 @@ from tagseg.training.start import build
 PAPER = ["wideresnet38", "vgg16", "resnet50", "resnet101"]
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", recipe_names(all=True))
 def test_every_recipe_is_valid(name: str) -> None:
     assert isinstance(Recipe.load(name), Recipe)
 
@@ -26,7 +26,7 @@ def test_the_papers_settings() -> None:
 
 
 def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() -> None:
-    names = set(recipe_names())
+    names = set(recipe_names(all=True))
     assert {*PAPER, *(f"cam-{name}" for name in PAPER)} <= names
     assert all(Recipe.load(f"cam-{name}").model.method == "cam" for name in PAPER)
     assert {f"focal-p{p}-lambda{lam}" for p in (0, 3, 5) for lam in (0.1, 0.01, 0.001)} <= names
@@ -35,6 +35,11 @@ def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() ->
     assert {"pamr-iterations-5", "pamr-iterations-10", "pamr-iterations-15"} <= names
     assert Recipe.load("gate-psi0.3-no-gci").model.gci is False
     assert Recipe.load("focal-p5-lambda0.1").model.penalty_lambda == 0.1
+
+
+def test_the_default_list_is_a_handful_for_users() -> None:
+    assert recipe_names() == ["compact", "default", "mobilenetv2", "shapes", "wideresnet38"]
+    assert not any("seed" in name for name in recipe_names(all=True))
 
 
 def test_changes_are_typed() -> None:

@@ -1,1 +1,1 @@
-"""Benchmarks: `tagseg bench` measures the fast paths beside what they replace."""
+"""Benchmarks behind `tagseg bench`: each compares tagseg with what it replaces, side by side on one machine."""

@@ -1,4 +1,4 @@
-"""PAMR beside the form of the published implementation, which holds all neighbours of all masks at once."""
+"""PAMR beside the published implementation, which holds all neighbors of all masks in memory."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tagseg.benchmarks.materialised import materialised_pamr
-from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
+from tagseg.benchmarks.published import published_pamr
+from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
 from tagseg.refine import _pamr_plain
 from tagseg.refine.pamr import refine_masks
 
@@ -16,27 +16,26 @@ _SETTINGS: dict[str, Any] = {"dilations": (1, 2, 4, 8, 12, 24), "iterations": 10
 _CLASSES = 21  # VOC's with the background
 
 
-def bench_pamr(device: torch.device) -> Findings:
-    """A training batch at the size of its masks, all masks and those of present classes alone."""
+def bench_pamr(device: torch.device) -> Measurements:
+    """Measure PAMR on a training batch, with all masks and with those of the present classes only."""
     sides = (81, 112) if device.type == "cuda" else (81,)  # a quarter of a crop of 321 and of 448
 
-    def cost(*, batch: int = 2, classes: int = _CLASSES, side: int = 81, **settings: int) -> Callable[[], object]:
+    def job(*, batch: int = 2, classes: int = _CLASSES, side: int = 81, **settings: int) -> Callable[[], object]:
         return partial(refine_masks, *_batch(batch, classes, side, device), **{**_SETTINGS, **settings})
 
-    grows = partial(growth, device=device)
-    more = 16 if device.type == "cuda" else 1  # small jobs take a GPU no longer than to launch them
-    return Findings(
+    # Launch overhead dominates small jobs on a GPU, so its sizes are larger.
+    factor = 16 if device.type == "cuda" else 1
+    pixels = [factor * side**2 for side in (41, 81, 161, 321)]
+    masks = [factor * count for count in (8, 16, 32, 64)]
+    images = [factor * count for count in (2, 4, 8, 16)]
+    fit = partial(growth, device=device)
+    return Measurements(
         tuple(_compare(side, device) for side in sides),
         (
-            grows(
-                "PAMR, 2 x 21 masks",
-                "pixels",
-                [n * more for n in (41**2, 81**2, 161**2, 321**2)],
-                lambda n: cost(side=round(n**0.5)),
-            ),
-            grows("PAMR, 2 images of 81x81", "masks", [n * more for n in (8, 16, 32, 64)], lambda n: cost(classes=n)),
-            grows("PAMR, 2 x 21 masks of 81x81", "iterations", [5, 10, 20, 40], lambda n: cost(iterations=n)),
-            grows("PAMR, 21 masks of 81x81", "images", [n * more for n in (2, 4, 8, 16)], lambda n: cost(batch=n)),
+            fit("PAMR, 2 x 21 masks", "pixels", pixels, lambda count: job(side=round(count**0.5))),
+            fit("PAMR, 2 images of 81x81", "masks", masks, lambda count: job(classes=count)),
+            fit("PAMR, 2 x 21 masks of 81x81", "iterations", [5, 10, 20, 40], lambda count: job(iterations=count)),
+            fit("PAMR, 21 masks of 81x81", "images", images, lambda count: job(batch=count)),
         ),
     )
 
@@ -45,18 +44,20 @@ def _compare(side: int, device: torch.device) -> Table:
     image, masks = _batch(16, _CLASSES, side, device)
     present = torch.zeros(16, _CLASSES)
     present[:, 0] = present[:, 5] = present[::2, 9] = 1
-    own = present.to(device)
+    present = present.to(device)
     return compare(
         f"PAMR, 16x21x{side}x{side}, 10 iterations",
         [
-            Contender("all neighbours at once, as published", partial(materialised_pamr, image, masks)),
-            Contender("one neighbour after another", partial(_pamr_plain.refine, image, masks, None, **_SETTINGS)),
-            Contender("tagseg", partial(refine_masks, image, masks, **_SETTINGS)),
-            Contender("tagseg, present masks alone", partial(refine_masks, image, masks, present=own, **_SETTINGS)),
+            Variant("published form: all neighbors in memory", partial(published_pamr, image, masks)),
+            Variant(
+                "plain torch, one neighbor at a time", partial(_pamr_plain.refine, image, masks, None, **_SETTINGS)
+            ),
+            Variant("tagseg", partial(refine_masks, image, masks, **_SETTINGS)),
+            Variant("tagseg, present classes only", partial(refine_masks, image, masks, present=present, **_SETTINGS)),
         ],
         device=device,
         rounds=3,
-        note="Present are the background and 1 or 2 classes an image: 2.5 masks of 21, as in VOC.",
+        note="Present are the background and 1 or 2 classes per image: 2.5 masks of 21, as in VOC.",
     )
 
 

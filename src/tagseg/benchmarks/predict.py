@@ -1,94 +1,178 @@
-"""Prediction beside what it cannot do without: the backbone's forward pass over the same images."""
+"""Prediction with each pass of the optimizer, from plain torch up; and a whole evaluation, without and with CRF."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from statistics import median
 
 import torch
 
-from tagseg.benchmarks.photos import photo_like
-from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
+from tagseg.benchmarks.images import COMMON_SIZES, photo_array, voc_sizes
+from tagseg.benchmarks.timing import Measurements, Row, Table, Variant, compare, growth, time_call
+from tagseg.data import DataSource
+from tagseg.data.images import Pixels
+from tagseg.evaluation.evaluate import evaluate, images_with_masks
 from tagseg.models.build import build_model
-from tagseg.predict.engine import PREDICTED_TAGS, ClassRules, Engine
-from tagseg.predict.settings import FixedClasses, InferenceSettings
+from tagseg.models.network import Network
+from tagseg.predict.predictor import Predictor, load
+from tagseg.predict.settings import InferenceSettings
 
 _BACKBONE, _CLASSES = "resnet50", 20
-_HEIGHT, _WIDTH = 375, 500  # as most images of VOC
-_KEPT = (3, 7)  # random weights would keep any number of classes; usual images have one or two
-_CAREFUL = InferenceSettings()
+_HEIGHT, _WIDTH = 375, 500  # VOC's most common size
+_FIXED_SIZE = f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}"
+# Random weights could keep any number of classes; usual images have one or two.
+_SETTINGS = InferenceSettings(thresholds=tuple(0.0 if k in (3, 7) else 1.0 for k in range(_CLASSES)))
+_PASSES = {"plain torch": (), "+ folded batch norm": ("fold",), "+ fused convolutions": ("fold", "fuse")}
 
 
-def bench_predict(device: torch.device) -> Findings:
-    """ResNet-50 on images in memory: single scale, the paper's scales and flips, with and without CRF."""
+def bench_predict(device: torch.device) -> Measurements:
+    """Measure ResNet-50 on images in memory: single-scale and TTA, at one size and over VOC's sizes."""
     torch.manual_seed(0)
-    engine = Engine(build_model(_BACKBONE, _CLASSES), device=str(device))
-    pixels = [100**2, 200**2, 400**2] if device.type == "cpu" else [1000**2, 2000**2, 4000**2]
-    return Findings(
-        (_one_look(engine), _careful(engine)),
+    network = build_model(_BACKBONE, _CLASSES)
+    on_gpu = device.type == "cuda"
+    predictors = {
+        name: _predictor(network, device, passes) for name, passes in _PASSES.items() if on_gpu or "fuse" not in passes
+    }
+    fastest = list(predictors.values())[-1]
+    pixels = [1000**2, 2000**2, 4000**2] if on_gpu else [100**2, 200**2, 400**2]
+    return Measurements(
+        (
+            _compare_passes(predictors, device, tta=False),
+            _compare_passes(predictors, device, tta=True),
+            _compare_crf(fastest, device),
+            compare_first_passes(
+                predictors, device, count=400 if on_gpu else 40, rounds=3 if on_gpu else 1, sizes=voc_sizes
+            ),
+        ),
         (
             growth(
-                "prediction, single scale",
+                "prediction, single-scale",
                 "pixels",
                 pixels,
-                lambda count: _segment(
-                    engine, 1, _CAREFUL.for_tta(False), height=round(count**0.5), width=round(count**0.5)
-                ),
+                lambda count: partial(_predict, fastest, [photo_array(round(count**0.5), round(count**0.5))]),
                 device=device,
             ),
         ),
     )
 
 
-def _one_look(engine: Engine) -> Table:
-    count = engine.batch_size
+def _predictor(network: Network, device: torch.device, passes: tuple[str, ...]) -> Predictor:
+    """Build a predictor with some of the passes of `tagseg.predict.optimize`; with none it runs the plain network."""
+    return Predictor(deepcopy(network), _SETTINGS, device=str(device), optimize=passes)
+
+
+def _predict(predictor: Predictor, images: Sequence[Pixels], *, tta: bool = False, crf: bool = False) -> None:
+    """Predict masks, from pixels in memory to masks in memory, and discard them."""
+    deque(predictor.predict_many(images, tta=tta, crf=crf, probabilities=False), maxlen=0)
+
+
+def _fixed_size_images(device: torch.device) -> list[Pixels]:
+    """Generate one image for a CPU, and four batches for a GPU, where batches overlap."""
+    return [photo_array(_HEIGHT, _WIDTH, seed=seed) for seed in range(32 if device.type == "cuda" else 1)]
+
+
+def _compare_passes(predictors: dict[str, Predictor], device: torch.device, *, tta: bool) -> Table:
+    images = _fixed_size_images(device)
+    on_gpu = device.type == "cuda"
+    precision = "bfloat16" if next(iter(predictors.values())).engine.bfloat16 else "float32"
     return compare(
-        f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, single scale",
+        f"{_FIXED_SIZE}, {'TTA: 4 scales with flips' if tta else 'single-scale'}",
         [
-            Contender("the backbone alone, float32", _backbone_alone(engine, count, half=False), images=count),
-            Contender("the backbone alone, bfloat16", _backbone_alone(engine, count, half=True), images=count),
-            Contender(
-                "prediction, from pixels to mask", _segment(engine, count, _CAREFUL.for_tta(False)), images=count
-            ),
+            Variant(name, partial(_predict, predictor, images, tta=tta), images=len(images))
+            for name, predictor in predictors.items()
         ],
-        device=engine.device,
-        note="The backbone is as torchvision has it. Prediction computes in "
-        f"{'bfloat16' if engine.bfloat16 else 'float32'} here.",
+        device=device,
+        rounds=5 if on_gpu or not tta else 3,
+        note=f"From pixels to masks in {precision}, channels last, "
+        f"{'batches of 8' if on_gpu else 'one image at a time'}. Each row adds a pass to the row above.",
+        long=tta and not on_gpu,
     )
 
 
-def _careful(engine: Engine) -> Table:
-    count = engine.batch_size
+def _compare_crf(predictor: Predictor, device: torch.device) -> Table:
+    images = _fixed_size_images(device)
+    on_gpu = device.type == "cuda"
     return compare(
-        f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}, 4 scales with flips",
+        f"{_FIXED_SIZE}, TTA, dense CRF",
         [
-            Contender("without CRF", _segment(engine, count, _CAREFUL), images=count),
-            Contender("with CRF", _segment(engine, count, _CAREFUL, crf=True), images=count),
+            Variant(name, partial(_predict, predictor, images, tta=True, crf=crf), images=len(images))
+            for name, crf in (("without CRF", False), ("with CRF", True))
         ],
-        device=engine.device,
-        rounds=2 if engine.device.type == "cpu" else 5,
-        note=f"{len(_KEPT)} of {_CLASSES} classes are kept in each image.",
+        device=device,
+        rounds=5 if on_gpu else 3,
+        note=f"All passes. The CRF refines 2 of {_CLASSES} classes and the background.",
+        long=not on_gpu,
     )
 
 
-def _backbone_alone(engine: Engine, count: int, *, half: bool) -> Callable[[], object]:
-    x = torch.rand(count, 3, _HEIGHT, _WIDTH, device=engine.device)
-    backbone = engine.network.backbone.eval()
-
-    @torch.inference_mode()
-    def run() -> object:
-        with torch.autocast(engine.device.type, dtype=torch.bfloat16, enabled=half):
-            return backbone(x)
-
-    return run
-
-
-def _segment(
-    engine: Engine,
-    count: int,
-    settings: InferenceSettings,
+def compare_first_passes(
+    predictors: dict[str, Predictor],
+    device: torch.device,
     *,
-    crf: bool = False,
-    height: int = _HEIGHT,
-    width: int = _WIDTH,
-) -> Callable[[], object]:
-    images = [photo_like(height, width, seed=seed).permute(1, 2, 0).numpy() for seed in range(count)]
-    rules: list[ClassRules] = [{PREDICTED_TAGS: FixedClasses(_KEPT)}] * count
-    return lambda: engine.submit(images, rules, settings, crf=crf, keep_probs=False).results()
+    count: int,
+    rounds: int,
+    sizes: Callable[..., list[tuple[int, int]]],
+) -> Table:
+    """Time the first pass of each predictor over images of many sizes, with TTA.
+
+    Args:
+        predictors: Predictors by the name of their last pass; the first is the baseline.
+        device: Device of the predictors.
+        count: Number of images.
+        rounds: Number of rounds, each with sizes of its own.
+        sizes: Function from the number of images and a `seed` to the images' sizes.
+    """
+    for predictor in predictors.values():  # compile kernels and reserve memory
+        _predict(predictor, [photo_array(*size) for size in COMMON_SIZES], tta=True)
+    seconds: dict[str, list[float]] = {name: [] for name in predictors}
+    size_counts = []
+    for seed in range(rounds):
+        drawn = sizes(count, seed=seed)
+        size_counts.append(len(set(drawn)))
+        images = [photo_array(*size, seed=index % 8) for index, size in enumerate(drawn)]
+        for name, predictor in predictors.items():
+            # torch keeps cuDNN's plans per thread, so a new thread plans every size anew.
+            job = partial(_run_in_new_thread, partial(_predict, predictor, images, tta=True))
+            seconds[name].append(time_call(job, device))
+    rows = (Row(name, median(times), None, count, tuple(times)) for name, times in seconds.items())
+    note = f"{count} images in memory, {min(size_counts)} or more sizes, in batches of one size."
+    if device.type == "cuda":
+        note += (
+            " Every round is the first pass over a new draw of sizes: cuDNN plans its convolutions for each new size."
+        )
+    return Table(f"{_BACKBONE}, VOC's image sizes, TTA", tuple(rows), note)
+
+
+def _run_in_new_thread(job: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(job).result()
+
+
+def evaluation_benchmark(
+    model: str | Path, data: str | Path | DataSource, *, threshold: float | None, device: torch.device
+) -> Callable[[torch.device], Measurements]:
+    """Prepare the benchmark of a whole evaluation, from files to metrics; wrong arguments raise before it runs.
+
+    Args:
+        model: A run's folder, a model file or `default`.
+        data: Images with masks.
+        threshold: Score from which a class counts as present; by default the model's own.
+        device: Device to measure on.
+    """
+    predictor, source = load(model, device=str(device)), DataSource.of(data)
+    if threshold is not None:
+        predictor.settings = predictor.settings.with_threshold(threshold)
+    images, ground_truth = source.open(predictor.classes), source.open_masks(predictor.classes)
+    count = len(images_with_masks(predictor, images, ground_truth))
+    run = partial(evaluate, predictor, images, ground_truth, tta=True)
+    variants = [
+        Variant("without CRF", partial(run, crf=False), images=count),
+        Variant("with CRF", partial(run, crf=True), images=count),
+    ]
+    scales = ", ".join(f"{scale:g}" for scale in predictor.settings.scales)
+    title = f"Evaluation, {predictor.description['backbone']}, {count:,} images, from files to metrics"
+    note = f"Scales {scales}{' with flips' if predictor.settings.flip else ''}; both protocols in one pass."
+    return lambda device: Measurements((compare(title, variants, device=device, note=note, long=True),))

@@ -1,62 +1,145 @@
-"""What a benchmark found, with the machine, the date and the versions that it holds for."""
+"""Report of a benchmark: its measurements with the machine, the date and the versions, and their printed form."""
 
+import json
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from rich.console import Console
+from rich.table import Table as RichTable
 
 from tagseg._cores import usable_cores
-from tagseg.benchmarks.timing import Findings, Growth, Row, Table
+from tagseg.benchmarks.timing import Growth, Measurements, Row, Table
 
 _PACKAGES = ("tagseg", "torch", "torchvision", "timm", "triton", "numpy", "pydensecrf2")
 
 
 @dataclass(frozen=True)
 class Report:
-    """A benchmark's findings and what they hold for.
+    """Measurements of a benchmark and the machine that they hold for.
 
     Attributes:
-        what: the benchmark's name.
-        findings: tables and growths.
-        machine: processor, cores, memory, GPU.
-        date: the day, as 2026-01-31.
-        versions: of Python and of what the figures depend on.
+        benchmark: Name of the benchmark.
+        measurements: Tables and growth curves.
+        machine: Processor, cores, memory, GPU.
+        date: Date in the form 2026-01-31.
+        versions: Versions of Python and of the packages that the figures depend on.
     """
 
-    what: str
-    findings: Findings
+    benchmark: str
+    measurements: Measurements
     machine: dict[str, Any]
     date: str
     versions: dict[str, str]
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> Self:
-        """From what `dataclasses.asdict` made of one, by way of JSON."""
-        found = values["findings"]
-        tables = tuple(Table(t["title"], tuple(map(_row, t["rows"])), t["note"]) for t in found["tables"])
+        """Restore a report from the JSON of its `dataclasses.asdict`."""
+        parts = values["measurements"]
+        tables = tuple(Table(t["title"], tuple(map(_parse_row, t["rows"])), t["note"]) for t in parts["tables"])
         growths = tuple(
-            Growth(g["title"], g["along"], tuple((x, y) for x, y in g["points"]), g["slope"]) for g in found["growths"]
+            Growth(g["title"], g["along"], tuple((x, y) for x, y in g["points"]), g["slope"]) for g in parts["growths"]
         )
-        return cls(**{**values, "findings": Findings(tables, growths)})
+        return cls(**{**values, "measurements": Measurements(tables, growths)})
 
 
-def _row(values: dict[str, Any]) -> Row:
+def measure(benchmark: str, run: Callable[[torch.device], Measurements], device: torch.device) -> Report:
+    """Run a benchmark and record what its figures hold for."""
+    return Report(benchmark, run(device), _machine(device), datetime.now(UTC).date().isoformat(), _versions())
+
+
+def show(report: Report, console: Console) -> None:
+    """Print a report."""
+    for table in report.measurements.tables:
+        rich_table = RichTable(
+            title=table.title, title_justify="left", caption=table.note or None, caption_justify="left"
+        )
+        header, *rows = table_cells(table)
+        for index, name in enumerate(header):
+            rich_table.add_column(name, justify="left" if index == 0 else "right")
+        for row in rows:
+            rich_table.add_row(*row)
+        console.print(rich_table)
+    for line in growth_lines(report.measurements.growths):
+        console.print(line, highlight=False)
+    console.print(machine_line(report), highlight=False)
+
+
+def to_json(reports: Sequence[Report]) -> str:
+    """Reports as JSON, which `Report.parse` reads."""
+    return json.dumps([asdict(report) for report in reports], indent=1)
+
+
+def table_cells(table: Table) -> Iterator[list[str]]:
+    """Yield the table's header, then its rows; columns without a value are left out."""
+    has_images = any(row.images for row in table.rows)
+    has_rounds = any(row.rounds for row in table.rows)
+    has_memory = any(row.extra_bytes for row in table.rows)
+    yield [
+        "variant",
+        "time",
+        *(["min to max"] if has_rounds else []),
+        *(["images/s"] if has_images else []),
+        "speedup",
+        *(["memory"] if has_memory else []),
+    ]
+    for row in table.rows:
+        extent = f"{duration(min(row.rounds))} to {duration(max(row.rounds))}" if row.rounds else "-"
+        rate = f"{row.images / row.seconds:,.1f}" if row.images else "-"
+        yield [
+            row.name,
+            duration(row.seconds),
+            *([extent] if has_rounds else []),
+            *([rate] if has_images else []),
+            f"{table.speedup(row):.2f}",
+            *([_memory(row)] if has_memory else []),
+        ]
+
+
+def growth_lines(growths: tuple[Growth, ...]) -> Iterator[str]:
+    """Yield one line for each growth curve."""
+    for growth in growths:
+        (smallest, shortest), (largest, longest) = growth.points[0], growth.points[-1]
+        yield (
+            f"{growth.title}: time grows with {growth.along} to the power {growth.slope:.2f} "
+            f"({duration(shortest)} at {smallest:,.0f}, {duration(longest)} at {largest:,.0f})"
+        )
+
+
+def machine_line(report: Report) -> str:
+    """Return the command, the machine, the date and the versions in one line."""
+    machine = report.machine
+    where = f"{machine.get('gpu') or machine['processor']}, {machine['threads']} threads"
+    packages = ", ".join(f"{name} {number}" for name, number in report.versions.items())
+    return f"`tagseg bench {report.benchmark}` on {where}, {report.date}; {packages}."
+
+
+def duration(seconds: float) -> str:
+    """Format seconds with three digits and a unit."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.1e} s"
+
+
+def _memory(row: Row) -> str:
+    if row.extra_bytes is None:
+        return "-"
+    return f"{row.extra_bytes / 2**20:,.0f} MiB" if row.extra_bytes >= 2**20 else f"{row.extra_bytes / 2**10:,.0f} KiB"
+
+
+def _parse_row(values: dict[str, Any]) -> Row:
     return Row(**{**values, "rounds": tuple(values.get("rounds", ()))})
 
 
-def measure(what: str, run: Callable[[torch.device], Findings], device: torch.device) -> Report:
-    """Run a benchmark and note what its figures hold for."""
-    return Report(what, run(device), _machine(device), datetime.now(UTC).date().isoformat(), _versions())
-
-
 def _machine(device: torch.device) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    machine: dict[str, Any] = {
         "processor": _processor(),
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),
@@ -64,24 +147,24 @@ def _machine(device: torch.device) -> dict[str, Any]:
         "device": device.type,
     }
     if device.type == "cuda":
-        facts["gpu"] = torch.cuda.get_device_name(device)
-    return facts
+        machine["gpu"] = torch.cuda.get_device_name(device)
+    return machine
 
 
 def _processor() -> str:
-    names = Path("/proc/cpuinfo")
-    if names.is_file():
-        for line in names.read_text().splitlines():
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -1,8 +1,9 @@
-"""What is measured of a run, and under which name its numbers lie in the run's folder: RUN/NAME.json."""
+"""The evaluations of a run: RUN/NAME.json for each name in `MEASUREMENTS`."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from tagseg.errors import DataError
 from tagseg.evaluation import Evaluation
 from tagseg.models.files import CHECKPOINT_FILE
 from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
@@ -10,14 +11,14 @@ from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
 
 @dataclass(frozen=True)
 class Measurement:
-    """One way to measure a run.
+    """Settings of an evaluation.
 
     Attributes:
-        images: `val`, or `train`: the images whose pseudo labels are measured.
-        quality: the paper's scales and flips instead of single scale.
-        crf: refine by the dense CRF.
-        threshold: one threshold for all classes; None for those that suit the validation tags.
-        last: the network after the last epoch, in place of the one with the lowest loss on validation.
+        images: `val`, or `train` for the evaluation of pseudo labels.
+        tta: Whether to use the paper's scales and flips instead of a single scale.
+        crf: Whether to refine by the dense CRF.
+        threshold: Threshold for all classes; None for the model's own, tuned on the validation labels.
+        last: Whether to evaluate the last checkpoint in place of the run's model.
     """
 
     images: str
@@ -39,41 +40,46 @@ MEASUREMENTS = {
     "pseudo-crf": Measurement("train", tta=True, crf=True, threshold=PAPER_THRESHOLD),
 }
 
-_AGAIN = "remove it and run tagseg reproduce again"
-
 
 def measurement_file(run: Path, name: str) -> Path:
-    """Where a measurement of a run lies."""
+    """Return the file of a run's evaluation."""
     return run / f"{name}.json"
 
 
 def measured_model(run: Path, name: str) -> Path:
-    """What of a run is measured: its folder stands for the model that it chose."""
+    """Return the model that an evaluation is of: the run's folder, or its last checkpoint."""
     return run / CHECKPOINT_FILE if MEASUREMENTS[name].last else run
 
 
 def read_measurement(run: Path, name: str) -> Evaluation | None:
-    """A measurement of a run, or None where it has not been made; one that is not what its name says is refused."""
-    path, wanted = measurement_file(run, name), MEASUREMENTS[name]
+    """Read an evaluation of a run, and check that its settings are those of its name.
+
+    Returns:
+        The evaluation, or None where there is no such file.
+    """
+    path, measurement = measurement_file(run, name), MEASUREMENTS[name]
     if not path.is_file():
         return None
+    advice = "remove the file and reproduce the table again"
     try:
-        found = Evaluation.from_json(path.read_text())
+        evaluation = Evaluation.from_json(path.read_text())
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{path}: is not an evaluation of this version; {_AGAIN}") from error
-    paper = InferenceSettings().for_tta(wanted.tta)
-    thresholds_from = "paper" if wanted.threshold is not None else "tags"
-    last = found.model["name"] == Path(CHECKPOINT_FILE).stem
-    has = (found.settings.scales, found.settings.flip, found.crf, found.settings.thresholds_from, last)
-    if has != (paper.scales, paper.flip, wanted.crf, thresholds_from, wanted.last):
-        scales = ", ".join(f"{scale:g}" for scale in found.settings.scales)
-        raise ValueError(
-            f"{path}: is not what its name says (scales {scales}, flips {_word(found.settings.flip)}, CRF "
-            f"{_word(found.crf)}, thresholds from {found.settings.thresholds_from}, model "
-            f"{found.model['name']}); {_AGAIN}"
+        raise DataError(f"{path}: is not an evaluation of this version", advice) from error
+    settings = evaluation.settings
+    expected = InferenceSettings() if measurement.tta else InferenceSettings().for_tta(False)
+    thresholds_from = "paper" if measurement.threshold is not None else "tags"
+    last = evaluation.model["name"] == Path(CHECKPOINT_FILE).stem
+    if (settings.scales, settings.flip, evaluation.crf, settings.thresholds_from, last) != (
+        expected.scales, expected.flip, measurement.crf, thresholds_from, measurement.last,
+    ):  # fmt: skip
+        scales = ", ".join(f"{scale:g}" for scale in settings.scales)
+        raise DataError(
+            f"{path}: its settings do not match its name (scales {scales}, flips {_on_off(settings.flip)}, CRF "
+            f"{_on_off(evaluation.crf)}, thresholds from {settings.thresholds_from}, model {evaluation.model['name']})",
+            advice,
         )
-    return found
+    return evaluation
 
 
-def _word(value: bool) -> str:
+def _on_off(value: bool) -> str:
     return "on" if value else "off"

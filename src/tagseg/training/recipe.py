@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -185,14 +186,18 @@ class Recipe(_Section):
             raise ValueError(f"setting {field}={first['input']!r}: {first['msg'].lower()}") from None
 
 
-def recipe_names() -> list[str]:
-    """The recipes that come with tagseg."""
-    return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+def recipe_names(*, all: bool = False) -> list[str]:
+    """Return the names of the built-in recipes.
+
+    Args:
+        all: Whether to include those of the paper's tables and ablations.
+    """
+    return sorted(_recipe_files(all=all))
 
 
 def describe_recipe(name: str) -> str:
-    """What a recipe is for: the comment that its file starts with."""
-    lines = takewhile(lambda line: line.startswith("# "), (_folder() / f"{name}.toml").read_text().splitlines())
+    """Return the purpose of a built-in recipe: the comment at the start of its file."""
+    lines = takewhile(lambda line: line.startswith("# "), _recipe_files(all=True)[name].read_text().splitlines())
     return " ".join(line.removeprefix("# ") for line in lines)
 
 
@@ -209,8 +214,12 @@ def _as_toml(value: Any) -> str:
     return "open" if value is None else json.dumps(value).strip('"')
 
 
-def _folder() -> Any:
-    return resources.files("tagseg") / "recipes"
+def _recipe_files(*, all: bool) -> dict[str, Traversable]:
+    """Return the files of the built-in recipes by name; names are unique over both folders."""
+    top = resources.files("tagseg") / "recipes"
+    folders = [top, top / "paper"] if all else [top]
+    files = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".toml")]
+    return {file.name.removesuffix(".toml"): file for file in files}
 
 
 def _read(name: str | Path) -> dict[str, Any]:
@@ -219,10 +228,11 @@ def _read(name: str | Path) -> dict[str, Any]:
         if not Path(name).is_file():
             raise ValueError(f"no recipe file at {name}")
         text = Path(name).read_text()
-    elif str(name) in recipe_names():
-        text = (_folder() / f"{name}.toml").read_text()
+    elif str(name) in (files := _recipe_files(all=True)):
+        text = files[str(name)].read_text()
     else:
-        raise unknown_name("recipe", name, recipe_names(), more=" and paths of .toml files")
+        more = ", those of the paper's tables, and paths of .toml files"
+        raise unknown_name("recipe", name, recipe_names(), more=more, hidden=files)
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,0 +1,201 @@
+"""`tagseg reproduce`: train and evaluate the runs of a table, one command at a time, skipping what is done."""
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tagseg.api import evaluate, train
+from tagseg.data import DataSource
+from tagseg.errors import unknown_name
+from tagseg.evaluation.result import EVALUATION_FILE
+from tagseg.models.files import MODEL_FILE, read_notes
+from tagseg.predict.settings import NOTE, PAPER_THRESHOLD, InferenceSettings
+from tagseg.reproduction.images import COUNT, draw_masks
+from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
+from tagseg.reproduction.paper import TABLES, Figure, run_recipe
+from tagseg.reproduction.tables import paper_table
+from tagseg.reproduction.voc import VocSources, open_voc
+from tagseg.training.recipe import Recipe
+from tagseg.training.run_folder import read_config
+
+IMAGES = "images"
+_IMAGES_RUN = "resnet50"  # the run whose masks are drawn
+
+
+def reproductions() -> dict[str, str]:
+    """Return what `reproduce` can do, each name with a description."""
+    return {name: table.title for name, table in TABLES.items()} | {
+        IMAGES: f"masks of {COUNT} val images, evenly spaced over their IDs: prediction, with CRF, ground truth"
+    }
+
+
+def reproduce(
+    what: str,
+    voc: str | Path,
+    out: str | Path = "runs",
+    *,
+    changes: Sequence[str] = (),
+    dry_run: bool = False,
+    on_command: Callable[[str], None] = print,
+) -> str:
+    """Train and evaluate the runs of a table of the paper; what is done already is skipped.
+
+    Args:
+        what: Name of a table such as `table-1`, or `images`; `reproductions` lists them.
+        voc: VOCdevkit/VOC2012 with SBD beside it, or a folder with train_aug.csv, val.csv and their zips.
+        out: Folder of the runs, with a folder for each.
+        changes: Settings to change in every run, such as `model.pretrained=weights/{backbone}.safetensors`.
+        dry_run: Whether to only name the commands.
+        on_command: Function called with each command before it runs; that of a finished step is a comment.
+
+    Returns:
+        The table as Markdown with our figures beside the paper's, or the path of the images; nothing for a dry run.
+    """
+    if what not in reproductions():
+        raise unknown_name("table", what, reproductions())
+    sources, out = open_voc(Path(voc).expanduser()), Path(out)
+    steps: Iterable[Step] = [training(_IMAGES_RUN, sources, out, changes)]
+    if what != IMAGES:
+        steps = steps_of(TABLES[what].figures, sources, out, changes)
+    for step in steps:
+        done = step.done
+        on_command(f"# done: {step.command}" if done else step.command)
+        if not done and not dry_run:
+            step.run()
+    if dry_run:
+        return ""
+    if what == IMAGES:
+        return f"images: {draw_masks(out / _IMAGES_RUN, sources.val, out / 'images.png', threshold=PAPER_THRESHOLD)}"
+    return paper_table(TABLES[what], out)
+
+
+class Step(Protocol):
+    """A step of a reproduction, which is one command of tagseg."""
+
+    @property
+    def command(self) -> str:
+        """The command, for a shell."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is there already."""
+
+    def run(self) -> None:
+        """Run the step, or resume it."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training of a run.
+
+    Attributes:
+        folder: The run's folder.
+        recipe: Name of the recipe.
+        changes: Settings to change in the recipe.
+        voc: The datasets.
+    """
+
+    folder: Path
+    recipe: str
+    changes: tuple[str, ...]
+    voc: VocSources
+
+    @property
+    def command(self) -> str:
+        train_options, val_options = _options(self.voc.train_aug), _options(self.voc.val, prefix="val-")
+        changes = [word for change in self.changes for word in ("--set", change)]
+        words = [*train_options, "--val", self.voc.val.path, *val_options, "--recipe", self.recipe, *changes]
+        return shlex.join(["tagseg", "train", self.voc.train_aug.path, *words, "--out", str(self.folder)])
+
+    @property
+    def done(self) -> bool:
+        """Whether a run of the same settings is complete: tuning the thresholds is its last part."""
+        model = self.folder / MODEL_FILE
+        if not model.is_file():
+            return False
+        notes = read_notes(model)
+        if NOTE not in notes or InferenceSettings.from_json(notes[NOTE]).thresholds_from != "tags":
+            return False
+        return Recipe.parse(read_config(self.folder)["recipe"]) == Recipe.load(self.recipe, self.changes)
+
+    def run(self) -> None:
+        train(self.voc.train_aug, self.folder, recipe=self.recipe, changes=self.changes, val=self.voc.val)
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Evaluation of a run.
+
+    Attributes:
+        folder: The run's folder.
+        name: Name of the measurement.
+        voc: The datasets.
+    """
+
+    folder: Path
+    name: str
+    voc: VocSources
+
+    @property
+    def command(self) -> str:
+        measurement, source = MEASUREMENTS[self.name], self._source
+        words = [str(measured_model(self.folder, self.name)), source.path, *_options(source)]
+        words += ["--tta"] * measurement.tta + ["--crf"] * measurement.crf
+        words += [] if measurement.threshold is None else ["--threshold", f"{measurement.threshold:g}"]
+        words += ["--out", str(self.folder)] * measurement.last
+        move = ["mv", str(self.folder / EVALUATION_FILE), str(measurement_file(self.folder, self.name))]
+        return f"{shlex.join(['tagseg', 'evaluate', *words])} && {shlex.join(move)}"
+
+    @property
+    def done(self) -> bool:
+        return measurement_file(self.folder, self.name).is_file()
+
+    def run(self) -> None:
+        measurement = MEASUREMENTS[self.name]
+        evaluate(
+            measured_model(self.folder, self.name),
+            self._source,
+            tta=measurement.tta,
+            crf=measurement.crf,
+            threshold=measurement.threshold,
+            out=self.folder,
+        )
+        (self.folder / EVALUATION_FILE).replace(measurement_file(self.folder, self.name))
+
+    @property
+    def _source(self) -> DataSource:
+        return self.voc.val if MEASUREMENTS[self.name].images == "val" else self.voc.train
+
+
+def training(run: str, voc: VocSources, out: Path, changes: Sequence[str]) -> Training:
+    """Return the step that trains a run; `{backbone}` in a change stands for the name of the run's backbone."""
+    recipe, settings = run_recipe(run)
+    backbone = Recipe.load(recipe, changes).model.backbone
+    return Training(
+        out / run, recipe, (*settings, *(change.replace("{backbone}", backbone) for change in changes)), voc
+    )
+
+
+def steps_of(figures: Iterable[Figure], voc: VocSources, out: Path, changes: Sequence[str]) -> Iterator[Step]:
+    """Yield the steps that lead to figures, run by run: first the training, then the evaluations.
+
+    Args:
+        figures: The figures.
+        voc: The datasets.
+        out: Folder of the runs.
+        changes: Settings to change in every run.
+    """
+    files_by_run: dict[str, dict[str, None]] = {}  # dicts keep the order and drop repeats
+    for figure in figures:
+        for run in figure.runs:
+            files_by_run.setdefault(run, {})[figure.file] = None
+    for run, files in files_by_run.items():
+        yield training(run, voc, out, changes)
+        yield from (Measuring(out / run, file, voc) for file in files)
+
+
+def _options(source: DataSource, *, prefix: str = "") -> list[str]:
+    split = [f"--{prefix}split", source.split] if source.split else []
+    return [*split, *(word for mask in source.masks for word in (f"--{prefix}masks", mask))]

@@ -1,0 +1,97 @@
+"""The paper's tables as Markdown with our figures; a figure that has not been measured is a dash."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from statistics import fmean, stdev
+
+import numpy as np
+
+from tagseg.errors import DataError
+from tagseg.evaluation import Evaluation
+from tagseg.evaluation.metrics import mean
+from tagseg.reproduction.measurements import MEASUREMENTS, read_measurement
+from tagseg.reproduction.paper import Cell, Figure, PaperTable
+
+MISSING = "-"
+
+
+def paper_table(table: PaperTable, results: Path) -> str:
+    """Format a table of the paper with the figures of our runs.
+
+    Args:
+        table: The table.
+        results: Folder with a folder for each run.
+    """
+    read = cache(lambda run, file: read_measurement(results / run, file))
+    image_counts = {"val": set[int](), "train": set[int]()}
+
+    def text(cell: Cell) -> str:
+        if not isinstance(cell, Figure):
+            return cell if isinstance(cell, str) else MISSING if cell is None else f"{cell:.1f}"
+        evaluations = [evaluation for run in cell.runs if (evaluation := read(run, cell.file)) is not None]
+        image_counts[MEASUREMENTS[cell.file].images].update(evaluation.images for evaluation in evaluations)
+        values = [_percent(evaluation, table.protocol, cell) for evaluation in evaluations]
+        return mean_and_std([value for value in values if not np.isnan(value)], seeds=len(cell.runs))
+
+    rows = [[text(cell) for cell in row] for row in table.rows]
+    notes = [table.note]
+    if table.protocol:
+        notes.insert(0, f"Protocol `{table.protocol}`.")
+    for images, counts in image_counts.items():
+        if len(counts) > 1:
+            raise DataError(
+                f"{results}: some runs were evaluated on {min(counts)} {images} images and others on {max(counts)}",
+                "evaluate all runs on the same images",
+            )
+        notes += [f"Our runs: {count:,} {images} images." for count in counts]
+    return f"{markdown_table(table.headings, rows)}\n\n{wrap(' '.join(notes))}"
+
+
+def mean_and_std(values: Sequence[float], *, seeds: int) -> str:
+    """Format the mean of several seeds with the sample standard deviation.
+
+    Args:
+        values: One value for each seed that was measured.
+        seeds: Number of seeds of the row; where fewer were measured, the text says how many.
+    """
+    if not values:
+        return MISSING
+    text = f"{fmean(values):.1f}" if len(values) == 1 else f"{fmean(values):.1f} ± {stdev(values):.1f}"
+    if len(values) == seeds:
+        return text
+    return f"{text} ({len(values)} {'seed' if len(values) == 1 else 'seeds'})"
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a Markdown table with columns of equal width, aligned right where all cells are numbers.
+
+    Args:
+        headings: Names of the columns.
+        rows: Cells as text, as many per row as there are headings.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(3, len(heading), *map(len, cells)) for heading, cells in zip(headings, columns, strict=True)]
+    numeric = [all(cell == MISSING or re.match(r"\d", cell) for cell in cells) for cells in columns]
+    ruler = ["-" * (width - 1) + (":" if right else "-") for width, right in zip(widths, numeric, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return f"| {' | '.join(aligned)} |"
+
+    return "\n".join(map(line, [headings, ruler, *rows]))
+
+
+def wrap(text: str) -> str:
+    """Break a paragraph into lines of the documents' width."""
+    return textwrap.fill(text, 128, break_on_hyphens=False)
+
+
+def _percent(evaluation: Evaluation, protocol: str, figure: Figure) -> float:
+    values = getattr(evaluation.confusion[protocol], figure.measure)
+    return 100 * float(mean(values) if figure.label is None else values[figure.label])
