@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 
-from tagseg._cores import usable_cores
+from tagseg._device import usable_cores
 from tagseg.benchmarks.timing import Findings, Growth, Row, Table
 
 _PACKAGES = ("tagseg", "torch", "torchvision", "timm", "triton", "numpy", "pydensecrf2")

@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from tagseg._cores import usable_cores
-from tagseg._kernels import can_compile
+from tagseg._device import usable_cores
+from tagseg._triton import can_compile
 from tagseg.benchmarks.materialised import materialised_pamr
 from tagseg.benchmarks.photos import photo_like
 from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from tagseg._cores import usable_cores
+from tagseg._device import usable_cores
 
 THREADS = min(8, usable_cores())
 _MOST_BYTES = 2**28  # of results that wait, beside the few that are being made

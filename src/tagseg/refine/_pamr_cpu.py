@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg.refine._pamr_plain import OFFSETS, colour_scale
-from tagseg.refine._sparse import EqualRows
+from tagseg.refine._sparse import EllMatrix
 
 # Affinities are made for so many pixels at once: their intermediate results stay in the caches.
 _PIECE = 8192
@@ -31,7 +31,7 @@ def refine(
         planes = masks[index, chosen].float().flatten(1)
         if len(planes) == 0:
             continue
-        mean_of_neighbours = EqualRows(columns, _affinities(sample.flatten(1), columns, kernel))
+        mean_of_neighbours = EllMatrix(columns, _affinities(sample.flatten(1), columns, kernel))
         rows = F.pad(planes.T, (0, -len(planes) % _VECTOR))
         for _ in range(iterations):
             rows = mean_of_neighbours @ rows

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg._checks import require_finite, require_shape
-from tagseg._kernels import triton_runs
+from tagseg._triton import triton_available
 from tagseg.errors import unknown_name
 from tagseg.refine import _pamr_cpu, _pamr_plain
 
@@ -67,7 +67,7 @@ def refine_masks(
     if not differentiable and masks.dtype != torch.float64:
         if masks.device.type == "cpu":
             refine = _pamr_cpu.refine
-        elif triton_runs(masks):
+        elif triton_available(masks):
             from tagseg.refine import _pamr_triton  # not before: Triton is not everywhere
 
             refine = _pamr_triton.refine

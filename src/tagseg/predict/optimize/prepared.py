@@ -8,7 +8,7 @@ from torch import fx, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from tagseg._kernels import triton_runs
+from tagseg._triton import triton_available
 from tagseg.models.network import Network
 from tagseg.predict.optimize.fused import fuse
 from tagseg.predict.optimize.graphs import bypass, draw_graphs, graphs_of, sole_calls, tidy
@@ -26,7 +26,7 @@ def prepare(network: Network, *, half: bool, for_gpu: bool | None = None) -> Net
             where Triton runs.
     """
     copy = deepcopy(network).eval().requires_grad_(False)
-    for_gpu = triton_runs(copy.mean) if for_gpu is None else for_gpu
+    for_gpu = triton_available(copy.mean) if for_gpu is None else for_gpu
     draw_graphs(copy)
     for graph in graphs_of(copy):
         _drop_idle(graph)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, nn
 
-from tagseg._kernels import triton_runs
+from tagseg._triton import triton_available
 
 _FEW_CHANNELS = 16  # with fewer, the patches themselves are small
 
@@ -35,7 +35,7 @@ class Unplanned(nn.Module):
         self.matrix = nn.Parameter(conv.weight.permute(2, 3, 1, 0).flatten(0, 2).contiguous(), requires_grad=False)
         self.bias = conv.bias
         self.kernel = None
-        if (self.depthwise or conv.in_channels >= _FEW_CHANNELS) and triton_runs(conv.weight):
+        if (self.depthwise or conv.in_channels >= _FEW_CHANNELS) and triton_available(conv.weight):
             from tagseg.predict.optimize._conv_triton import convolve  # not before: Triton is not everywhere
 
             self.kernel = convolve
