@@ -1,6 +1,7 @@
 """Mean-field inference on a CPU, in blocks of rows that worker threads share.
 
-The blocks do not depend on the number of threads, so the result does not either.
+A block's values stay in a core's cache from one operator to the next. The result does not depend on the blocks, and so
+not on the number of threads either.
 """
 
 from collections.abc import Sequence
@@ -12,13 +13,6 @@ from tagseg.refine._mean_field import ClassGroups, grouped_softmax
 from tagseg.refine._parallel import Workers
 from tagseg.refine._sparse import CsrMatrix, EllMatrix
 from tagseg.refine.lattice import Lattice
-
-# Pixels or lattice points of a block: its values stay in a core's cache from one operator to the next. Multiples of 16
-# fill vector registers, so that a block is rounded like the whole.
-_ROWS = 4096
-# Entries of a block of the splat, whose rows have very different lengths.
-_ENTRIES = 2**16
-
 
 def mean_field(
     lattice: Lattice, probs: Tensor, groups: ClassGroups, *, clip: float, iterations: int, workers: Workers
@@ -38,9 +32,9 @@ def mean_field(
     """
     images, _, pixels = probs.shape
     points, channels = len(lattice.splat.starts), groups.counts.shape[1]
-    splat = lattice.splat.split(_ENTRIES)
-    blurs = [[(rows, blur.rows(rows)) for rows in _blocks(points)] for blur in lattice.blur_steps]
-    image_blocks = [(image, rows) for image in range(images) for rows in _blocks(pixels)]
+    splat = lattice.splat.split(workers.blocks(len(lattice.splat.columns), least=2**15, most=2**18))
+    blurs = [[(rows, blur.rows(rows)) for rows in workers.blocks(points)] for blur in lattice.blur_steps]
+    pixel_blocks = [(image, rows) for image in range(images) for rows in workers.blocks(pixels)]
     groups_of = [groups.of_image(image) for image in range(images)]
     unary, q = probs.new_empty(2, images, pixels, channels)
     values, blurred = probs.new_empty(2, points, channels)
@@ -50,31 +44,28 @@ def mean_field(
         image, rows = block
         logits = groups_of[image].unary(probs[image : image + 1, :, rows], clip)
         unary[image, rows] = logits[0]
-        q[image, rows] = grouped_softmax(logits, groups_of[image].counts)[0]
+        grouped_softmax(logits, groups_of[image].counts, out=q[image : image + 1, rows])
 
     def update(block: tuple[int, slice]) -> None:
         image, rows = block
         first = image * pixels
         messages = lattice.slice.rows(slice(first + rows.start, first + rows.stop)) @ values
-        q[image, rows] = grouped_softmax(messages.add_(unary[image, rows])[None], groups_of[image].counts)[0]
+        logits = messages.add_(unary[image, rows])[None]
+        grouped_softmax(logits, groups_of[image].counts, out=q[image : image + 1, rows])
 
     def expand(block: tuple[int, slice]) -> None:
         image, rows = block
         refined[image, :, rows] = groups_of[image].expand(q[image : image + 1, rows])[0]
 
-    workers.for_each(initialize, image_blocks)
+    workers.for_each(initialize, pixel_blocks)
     for _ in range(iterations):
         _multiply(splat, q.flatten(0, 1), values, workers)
         for blur in blurs:
             _multiply(blur, values, blurred, workers)
             values, blurred = blurred, values
-        workers.for_each(update, image_blocks)
-    workers.for_each(expand, image_blocks)
+        workers.for_each(update, pixel_blocks)
+    workers.for_each(expand, pixel_blocks)
     return refined
-
-
-def _blocks(length: int) -> list[slice]:
-    return [slice(start, min(start + _ROWS, length)) for start in range(0, length, _ROWS)]
 
 
 def _multiply(

@@ -92,12 +92,13 @@ def group_classes(occurs: Tensor, present: Tensor, device: torch.device, *, powe
     )
 
 
-def grouped_softmax(logits: Tensor, counts: Tensor) -> Tensor:
+def grouped_softmax(logits: Tensor, counts: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Softmax over classes that are given in groups.
 
     Args:
         logits: Logits of the groups, [images, pixels, groups].
         counts: Number of classes in each group, [images, groups].
+        out: Where to write the result.
 
     Returns:
         The probability of each single class of a group, [images, pixels, groups].
@@ -107,7 +108,7 @@ def grouped_softmax(logits: Tensor, counts: Tensor) -> Tensor:
     exps = logits.softmax(2) if fast else logits.sub(logits.amax(2, keepdim=True)).exp_()
     # Matrix-vector products, because matrix products would be rounded to TF32 where that is enabled.
     totals = torch.stack([torch.mv(rows, numbers) for rows, numbers in zip(exps, counts, strict=True)])
-    return exps.div_(totals[:, :, None])
+    return torch.div(exps, totals[:, :, None], out=exps if out is None else out)
 
 
 def mean_field(lattice: Lattice, probs: Tensor, groups: ClassGroups, *, clip: float, iterations: int) -> Tensor:

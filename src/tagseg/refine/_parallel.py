@@ -5,8 +5,8 @@ of them. Here each thread runs torch's operators on one core and takes the next 
 last one: a thread on a busy core takes fewer pieces.
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock, Thread
 from typing import TypeVar
 
@@ -19,32 +19,45 @@ _lock = Lock()
 
 
 class Workers:
-    """Threads that take pieces of work from one queue.
+    """Threads that take pieces of work from one queue: the calling thread and any number of helpers.
 
     Args:
-        executor: Pool of the other threads; None if the calling thread does everything.
-        helpers: Number of the other threads.
+        executor: Pool of the helpers.
+        helpers: Number of helpers; 0 if the calling thread does all the work.
     """
 
     def __init__(self, executor: ThreadPoolExecutor | None = None, helpers: int = 0) -> None:
         self._executor = executor
         self._helpers = helpers
 
-    def for_each(self, function: Callable[[PieceT], None], pieces: Iterable[PieceT]) -> None:
+    def blocks(self, length: int, *, least: int = 2048, most: int = 2**15) -> list[slice]:
+        """Split a range into blocks: several for each thread, so that a slow thread delays the others little.
+
+        Args:
+            length: Length of the range.
+            least: Shortest block worth the overhead of its operators, a multiple of 64.
+            most: Longest block that a CPU's caches hold, a multiple of 64.
+        """
+        size = max(least, min(most, length // (4 * (self._helpers + 1))))
+        size -= size % 64  # ends where a vector register ends, so that blocks are rounded like the whole
+        return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+    def for_each(self, function: Callable[[PieceT], None], pieces: Sequence[PieceT]) -> None:
         """Call a function once for each piece, in any order, and return when all calls have returned."""
-        queue = iter(list(pieces))  # taking the next item of a list's iterator is atomic
+        queue = iter(pieces)  # taking the next item of a sequence is atomic
 
         def take_pieces() -> None:
             for piece in queue:
                 function(piece)
 
-        assert self._executor is not None or not self._helpers
-        helpers = [self._executor.submit(take_pieces) for _ in range(self._helpers)] if self._executor else []
+        helpers: list[Future[None]] = []
+        if self._executor is not None:
+            helpers = [self._executor.submit(take_pieces) for _ in range(min(self._helpers, len(pieces) - 1))]
         try:
             take_pieces()
         finally:
             for helper in helpers:
-                # A helper that has not started yet has nothing left to do.
+                # A helper that has not started yet would find nothing to do.
                 if not helper.cancel():
                     helper.result()
 

@@ -1,5 +1,6 @@
 """Sparse matrices that multiply all channels of a dense matrix at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -63,17 +64,17 @@ class CsrMatrix:
             return csr_product(self, dense)
         return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.weights)
 
-    def split(self, entries: int) -> list[tuple[slice, "CsrMatrix"]]:
-        """Split into ranges of rows with about the same number of entries; a row is never divided.
+    def split(self, spans: Sequence[slice]) -> list[tuple[slice, "CsrMatrix"]]:
+        """Split into ranges of rows; a row belongs to the range in which it starts.
 
         Args:
-            entries: Number of entries in each part, more where a row is longer.
+            spans: Consecutive ranges of entries.
 
         Returns:
-            The rows of each part and its matrix.
+            The rows of each range that has any, and the matrix of these rows.
         """
-        targets = torch.arange(0, len(self.columns), entries, dtype=self.starts.dtype)
-        first_rows = torch.searchsorted(self.starts, targets).unique()
+        limits = torch.tensor([span.start for span in spans], dtype=self.starts.dtype)
+        first_rows = torch.searchsorted(self.starts, limits).unique()
         bounds = [*first_rows[first_rows < len(self.starts)].tolist(), len(self.starts)]
         positions = [*self.starts[bounds[:-1]].tolist(), len(self.columns)]
         parts = []

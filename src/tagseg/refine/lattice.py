@@ -19,9 +19,6 @@ from tagseg.refine._parallel import Workers
 from tagseg.refine._simplex import Range, key_table, simplex_vertices
 from tagseg.refine._sparse import CsrMatrix, EllMatrix, repeat_with_offset, segment_rows
 
-# Pixels whose vertices a CPU core computes at a time: the intermediate results fit into its cache.
-_BLOCK = 8192
-
 
 @dataclass(frozen=True)
 class Lattice:
@@ -128,8 +125,7 @@ def _vertices(features: Tensor, table: Tensor, images: int, workers: Workers) ->
     def compute(block: slice) -> None:
         keys[:, block], weights[:, block] = simplex_vertices(features[:, block], table, image_of_pixel[block])
 
-    size = _BLOCK if features.device.type == "cpu" else pixels
-    workers.for_each(compute, [slice(start, start + size) for start in range(0, pixels, size)])
+    workers.for_each(compute, workers.blocks(pixels) if features.device.type == "cpu" else [slice(pixels)])
     return keys, weights
 
 
