@@ -9,8 +9,7 @@ from torch import Tensor
 
 from tagseg.benchmarks.materialised import materialised_pamr
 from tagseg.benchmarks.timing import Contender, Findings, Table, compare, growth
-from tagseg.refine import _pamr_plain
-from tagseg.refine.pamr import refine_masks
+from tagseg.refine.pamr import refine_masks, refine_plain
 
 _SETTINGS: dict[str, Any] = {"dilations": (1, 2, 4, 8, 12, 24), "iterations": 10, "kernel": "reference"}
 _CLASSES = 21  # VOC's with the background
@@ -50,7 +49,7 @@ def _compare(side: int, device: torch.device) -> Table:
         f"PAMR, 16x21x{side}x{side}, 10 iterations",
         [
             Contender("all neighbours at once, as published", partial(materialised_pamr, image, masks)),
-            Contender("one neighbour after another", partial(_pamr_plain.refine, image, masks, None, **_SETTINGS)),
+            Contender("one neighbour after another", partial(refine_plain, image, masks, None, **_SETTINGS)),
             Contender("tagseg", partial(refine_masks, image, masks, **_SETTINGS)),
             Contender("tagseg, present masks alone", partial(refine_masks, image, masks, present=own, **_SETTINGS)),
         ],

@@ -14,6 +14,7 @@ from tagseg.refine._parallel import Workers
 from tagseg.refine._sparse import CsrMatrix, EllMatrix
 from tagseg.refine.lattice import Lattice
 
+
 def mean_field(
     lattice: Lattice, probs: Tensor, groups: ClassGroups, *, clip: float, iterations: int, workers: Workers
 ) -> Tensor:

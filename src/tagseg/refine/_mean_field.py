@@ -73,7 +73,9 @@ def group_classes(occurs: Tensor, present: Tensor, device: torch.device, *, powe
     groups_of_images = []
     for above_clip, takes_part in zip(occurs.tolist(), present.tolist(), strict=True):
         below = [k for k in range(classes) if takes_part[k] and not above_clip[k]]
-        groups_of_images.append([[k] for k in range(classes) if takes_part[k] and above_clip[k]] + [below] * bool(below))
+        groups_of_images.append(
+            [[k] for k in range(classes) if takes_part[k] and above_clip[k]] + [below] * bool(below)
+        )
     size = max(len(groups) for groups in groups_of_images)
     if power_of_two:
         size = 1 << (size - 1).bit_length()
