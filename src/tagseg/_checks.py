@@ -51,7 +51,9 @@ def to_tensors(**arrays: object) -> list[Tensor]:
 
 def like(result: Tensor, argument: ArrayT) -> ArrayT:
     """Return a result as the kind of array that an argument is."""
-    return cast(ArrayT, result.numpy() if isinstance(argument, np.ndarray) else result)
+    if isinstance(argument, np.ndarray):
+        return result.numpy()
+    return result
 
 
 def _shared(array: "np.ndarray[Any, Any]") -> Tensor:

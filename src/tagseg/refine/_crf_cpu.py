@@ -56,7 +56,7 @@ def mean_field(
 
     def expand(block: tuple[int, slice]) -> None:
         image, rows = block
-        refined[image, :, rows] = groups_of[image].expand(q[image : image + 1, rows])[0]
+        groups_of[image].expand(q[image : image + 1, rows], out=refined[image, :, rows])
 
     workers.for_each(initialize, pixel_blocks)
     for _ in range(iterations):

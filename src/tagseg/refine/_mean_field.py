@@ -51,12 +51,21 @@ class ClassGroups:
         logits = rows.clamp_(clip, 1).log_().masked_fill_(self.counts[:, :, None] == 0, float("-inf"))
         return logits.transpose(1, 2).contiguous()
 
-    def expand(self, q: Tensor) -> Tensor:
-        """Expand probabilities of groups [images, pixels, groups] to those of classes [images, classes, pixels]."""
+    def expand(self, q: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """Expand probabilities of groups to those of classes.
+
+        Args:
+            q: Probabilities of the groups, [images, pixels, groups].
+            out: Where to write the result of a single image, [classes, pixels].
+
+        Returns:
+            The probabilities of the classes, [images, classes, pixels].
+        """
         images, pixels, groups = q.shape
         rows = q.new_zeros(images, groups + 1, pixels)
         rows[:, :-1] = q.transpose(1, 2)
-        return rows.flatten(0, 1)[self.group_of_class]
+        expanded = torch.index_select(rows.flatten(0, 1), 0, self.group_of_class.flatten(), out=out)
+        return expanded.view(images, -1, pixels) if out is None else out[None]
 
 
 def group_classes(occurs: Tensor, present: Tensor, device: torch.device, *, power_of_two: bool) -> ClassGroups:
