@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from tagseg._cores import usable_cores
+from tagseg._device import usable_cores
 from tagseg.data import CheckReport, DataError, DataSource, ImageDataset, MaskDataset, check as check_data
 from tagseg.data.split import hold_out
 from tagseg.evaluation import Evaluation, evaluate as measure_masks, tune_on_masks

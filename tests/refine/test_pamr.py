@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +8,7 @@ from torch import Tensor
 import tagseg
 from tests.compare import assert_close
 from tests.conftest import Reference
+from tests.memory import PeakBytes
 
 
 def random_case(seed: int, height: int, width: int, classes: int = 4) -> tuple[Tensor, Tensor]:
@@ -29,13 +31,15 @@ few = settings(max_examples=15, deadline=None)
         ("out_d1248_it5", (1, 2, 4, 8), 5),
     ],
 )
-def test_reference(reference: Reference, name: str, dilations: tuple[int, ...], iterations: int) -> None:
+def test_equals_the_published_implementation(
+    reference: Reference, name: str, dilations: tuple[int, ...], iterations: int
+) -> None:
     golden = reference("pamr.npz")
     refined = tagseg.pamr(golden["image"], golden["masks"], dilations=dilations, iterations=iterations)
     assert_close(refined, golden[name])
 
 
-def test_reference_at_the_same_size(reference: Reference) -> None:
+def test_equals_the_published_code_at_the_same_size(reference: Reference) -> None:
     golden = reference("pamr.npz")
     masks = F.interpolate(golden["masks"], size=golden["image"].shape[-2:])
     assert_close(tagseg.pamr(golden["image"], masks), golden["out_same_size_it10"])
@@ -43,7 +47,7 @@ def test_reference_at_the_same_size(reference: Reference) -> None:
 
 @few
 @given(cases, kernels)
-def test_keeps_the_sum_at_every_pixel_and_each_masks_range(case: tuple[Tensor, Tensor], kernel: str) -> None:
+def test_preserves_the_sum_at_each_pixel_and_the_range_of_each_mask(case: tuple[Tensor, Tensor], kernel: str) -> None:
     image, masks = case
     refined = tagseg.pamr(image, masks, kernel=kernel, iterations=3)
     assert torch.allclose(refined.sum(1), masks.sum(1))
@@ -53,7 +57,7 @@ def test_keeps_the_sum_at_every_pixel_and_each_masks_range(case: tuple[Tensor, T
 
 @few
 @given(cases, kernels, st.floats(-5, 5))
-def test_keeps_a_constant_mask(case: tuple[Tensor, Tensor], kernel: str, value: float) -> None:
+def test_preserves_a_constant_mask(case: tuple[Tensor, Tensor], kernel: str, value: float) -> None:
     image, masks = case
     constant = torch.full_like(masks, value)
     assert torch.allclose(tagseg.pamr(image, constant, kernel=kernel, iterations=3), constant)
@@ -64,17 +68,17 @@ def test_keeps_a_constant_mask(case: tuple[Tensor, Tensor], kernel: str, value: 
 def test_commutes_with_flips(case: tuple[Tensor, Tensor], kernel: str, sides: tuple[int, ...]) -> None:
     image, masks = case
     refined = tagseg.pamr(image, masks, kernel=kernel, iterations=3)
-    mirrored = tagseg.pamr(image.flip(sides), masks.flip(sides), kernel=kernel, iterations=3)
-    assert torch.allclose(mirrored.flip(sides), refined)
+    flipped = tagseg.pamr(image.flip(sides), masks.flip(sides), kernel=kernel, iterations=3)
+    assert torch.allclose(flipped.flip(sides), refined)
 
 
-def test_refines_each_mask_by_itself() -> None:
+def test_masks_do_not_influence_each_other() -> None:
     image, masks = random_case(0, 12, 17)
     assert torch.equal(tagseg.pamr(image, masks)[:, 1:3], tagseg.pamr(image, masks[:, 1:3]))
 
 
-def test_follows_the_images_edge() -> None:
-    """A mask that is a few pixels off an edge moves onto it."""
+def test_mask_moves_to_the_edge_of_the_image() -> None:
+    """The mask starts three pixels off the edge."""
     image = torch.zeros(1, 3, 24, 24)
     image[..., 12:] = 1.0
     off = torch.zeros(1, 1, 24, 24)
@@ -85,8 +89,7 @@ def test_follows_the_images_edge() -> None:
     assert (refined[..., 12:] > 0.5).all()
 
 
-def test_flat_image_averages_its_neighbours() -> None:
-    """Where all colours are the same every neighbour weighs the same, with either kernel."""
+def test_neighbors_have_equal_weights_in_a_flat_image() -> None:
     masks = torch.zeros(1, 1, 9, 9)
     masks[..., 4, 4] = 1.0
     for kernel in ("reference", "paper"):
@@ -95,7 +98,7 @@ def test_flat_image_averages_its_neighbours() -> None:
         assert refined[0, 0, 4, 4] == 0
 
 
-def test_half_precision_on_a_flat_image() -> None:
+def test_half_precision_is_finite_in_a_flat_image() -> None:
     masks = torch.rand(1, 2, 8, 8).half()
     assert tagseg.pamr(torch.full((1, 3, 8, 8), 0.5).half(), masks, iterations=2).isfinite().all()
 
@@ -105,7 +108,7 @@ def test_kernels_differ() -> None:
     assert not torch.allclose(tagseg.pamr(image, masks), tagseg.pamr(image, masks, kernel="paper"), atol=1e-3)
 
 
-def test_no_iteration_only_enlarges() -> None:
+def test_zero_iterations_only_upsample() -> None:
     image, masks = random_case(0, 16, 24)
     small = masks[..., ::4, ::4]
     assert torch.equal(
@@ -119,7 +122,7 @@ def test_differentiable_in_masks_and_image() -> None:
     assert torch.autograd.gradcheck(lambda i, m: tagseg.pamr(i, m, dilations=(1, 2), iterations=2), (image, masks))
 
 
-def test_present_masks_are_refined_and_the_others_only_enlarged() -> None:
+def test_absent_masks_are_only_upsampled() -> None:
     image, masks = random_case(3, 12, 16)
     small = masks[..., ::2, ::2]
     present = torch.tensor([[0, 1, 0, 1], [0, 0, 0, 0]])
@@ -129,7 +132,7 @@ def test_present_masks_are_refined_and_the_others_only_enlarged() -> None:
     assert torch.equal(refined[~chosen], tagseg.pamr(image, small, iterations=0)[~chosen])
 
 
-def test_leaves_its_input_as_it_is() -> None:
+def test_input_is_not_modified() -> None:
     image, masks = (part.float() for part in random_case(4, 9, 7))
     before = image.clone(), masks.clone()
     tagseg.pamr(image, masks)
@@ -140,7 +143,7 @@ def test_leaves_its_input_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image": torch.rand(1, 3, 8, 8)}, "one batch size, got 1 and 2"),
+        ({"image": torch.rand(1, 3, 8, 8)}, "the same batch size, got 1 and 2"),
         ({"image": torch.rand(3, 8, 8)}, r"image must be \[B, 3, H, W\]"),
         ({"masks": torch.rand(2, 8, 8)}, r"masks must be \[B, C, h, w\]"),
         ({"masks": torch.rand(2, 4, 30, 8)}, "do not match: the image is 8 x 8 and the masks are 30 x 8"),
@@ -151,11 +154,44 @@ def test_leaves_its_input_as_it_is() -> None:
         ({"dilations": ()}, "dilations must be one or more"),
         ({"dilations": (0,)}, "dilations must be one or more"),
         ({"iterations": -1}, "iterations must be 0 or more, got -1"),
-        ({"present": torch.ones(2, 3)}, r"present must say 0 or 1 for each mask, \[2, 4\], got"),
+        ({"present": torch.ones(2, 3)}, r"present must be \[B, C\] = \[2, 4\], got"),
         ({"present": torch.full((2, 4), 0.5)}, "present must be 0 or 1"),
     ],
 )
-def test_bad_input_names_the_value(change: dict[str, object], message: str) -> None:
+def test_wrong_arguments_are_named(change: dict[str, object], message: str) -> None:
     arguments: dict[str, object] = {"image": torch.rand(2, 3, 8, 8), "masks": torch.rand(2, 4, 8, 8), **change}
     with pytest.raises(ValueError, match=message):
         tagseg.pamr(**arguments)  # type: ignore[arg-type]
+
+
+def test_plain_implementation_never_holds_all_neighbors() -> None:
+    """Double precision uses the implementation that gradients use."""
+    image, masks = torch.rand(1, 3, 250, 300).double(), torch.rand(1, 21, 250, 300).double()
+    with PeakBytes() as memory:
+        tagseg.pamr(image, masks, iterations=1)
+    assert memory.peak <= (4 * 21 + 48) * 250 * 300 * 8
+
+
+def test_numpy_arrays_give_a_numpy_array() -> None:
+    image, masks = (tensor.float() for tensor in random_case(5, 9, 7))
+    present = torch.tensor([[0, 1, 0, 1], [1, 0, 0, 0]])
+    refined = tagseg.pamr(image.numpy(), masks.numpy(), present=present.numpy())
+    assert isinstance(refined, np.ndarray)
+    assert np.array_equal(refined, tagseg.pamr(image, masks, present=present).numpy())
+
+
+def test_numpy_views_and_read_only_arrays(recwarn: pytest.WarningsRecorder) -> None:
+    image, masks = (tensor.float().numpy() for tensor in random_case(5, 9, 7))
+    expected = tagseg.pamr(image[..., ::-1].copy(), masks[..., ::-1].copy())
+    image.flags.writeable = masks.flags.writeable = False
+    assert np.array_equal(tagseg.pamr(image[..., ::-1], masks[..., ::-1]), expected)
+    tagseg.pamr(image, masks)
+    assert not recwarn.list
+
+
+def test_tensors_and_arrays_cannot_be_mixed() -> None:
+    image, masks = random_case(5, 9, 7)
+    with pytest.raises(ValueError, match="cannot be mixed: image is a numpy array, masks is a tensor"):
+        tagseg.pamr(image.numpy(), masks)  # type: ignore[type-var]
+    with pytest.raises(ValueError, match="image must be a torch tensor or a numpy array, got list"):
+        tagseg.pamr([[0.5]], masks)  # type: ignore[type-var]

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from tagseg.benchmarks.published import published_pamr
 from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
-from tagseg.refine import _pamr_plain
-from tagseg.refine.pamr import refine_masks
+from tagseg.refine.pamr import refine_masks, refine_plain
 
 _SETTINGS: dict[str, Any] = {"dilations": (1, 2, 4, 8, 12, 24), "iterations": 10, "kernel": "reference"}
 _CLASSES = 21  # VOC's with the background
@@ -49,9 +48,7 @@ def _compare(side: int, device: torch.device) -> Table:
         f"PAMR, 16x21x{side}x{side}, 10 iterations",
         [
             Variant("published form: all neighbors in memory", partial(published_pamr, image, masks)),
-            Variant(
-                "plain torch, one neighbor at a time", partial(_pamr_plain.refine, image, masks, None, **_SETTINGS)
-            ),
+            Variant("plain torch, one neighbor at a time", partial(refine_plain, image, masks, None, **_SETTINGS)),
             Variant("tagseg", partial(refine_masks, image, masks, **_SETTINGS)),
             Variant("tagseg, present classes only", partial(refine_masks, image, masks, present=present, **_SETTINGS)),
         ],

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from tagseg._cores import usable_cores
+from tagseg._device import usable_cores
 from tagseg.benchmarks.timing import Growth, Measurements, Row, Table
 
 _PACKAGES = ("tagseg", "torch", "torchvision", "timm", "triton", "numpy", "pydensecrf2")

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tagseg._cores import usable_cores
+from tagseg._device import usable_cores
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
 from tagseg.predict.engine import ClassRules, Engine, ImageResult, PendingBatch

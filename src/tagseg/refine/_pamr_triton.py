@@ -1,8 +1,8 @@
-"""PAMR on a GPU, without gradients, as Triton kernels: one for the affinities and one for an iteration.
+"""PAMR on a GPU without gradients, as Triton kernels: one for the affinities and one for an iteration.
 
-The masks to refine are packed in groups of four, pixel after pixel, [B, groups, H * W, 4], so that a thread fetches a
-neighbour of four masks by one load. An image's own masks come first: groups that none of them is in cost nothing, and
-nobody waits for the GPU to say how many there are.
+The masks are packed in groups of four, pixel after pixel, [B, groups, H * W, 4], so that a thread loads a neighbor of
+four masks at once. The masks to refine come first: the kernels skip the groups after them, and the host need not know
+their number.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_GROUP = 4  # masks that lie side by side: 16 bytes, the most that a thread loads at once
+_GROUP = 4  # adjacent masks: 16 bytes, the most that a thread loads at once
 _WARPS = 8  # of a program that computes an iteration
-_PIXELS = 32 * _WARPS  # one for each of its threads: more would exchange affinities between threads
+_PIXELS = 32 * _WARPS  # one per thread: with more, threads would exchange affinities
 _AFFINITY_PIXELS, _AFFINITY_WARPS = 16, 2  # of a program that computes affinities
 
 
@@ -27,7 +27,7 @@ def refine(
     masks = masks.contiguous()
     refined = torch.empty_like(masks) if present is None else masks.clone()
     planes, counts = _planes_to_refine(masks, present)
-    with torch.cuda.device_of(masks):  # kernels start on the current GPU, which may be another
+    with torch.cuda.device_of(masks):  # Triton launches kernels on the current GPU
         weights = affinities(image, dilations, kernel)
         source = masks.new_empty(batch, triton.cdiv(classes, _GROUP), pixels, _GROUP, dtype=torch.float32)
         target = torch.empty_like(source)
@@ -35,7 +35,7 @@ def refine(
         _pack[grid](masks, planes, counts, source, classes, pixels, _PIXELS, _GROUP, num_warps=_WARPS)
         for iteration in range(1, iterations + 1):
             last = iteration == iterations
-            _mean_of_neighbours[grid](
+            _weighted_mean[grid](
                 source, weights, planes, counts, refined if last else target, classes, height, width,
                 dilations, len(dilations), last, _PIXELS, _GROUP, num_warps=_WARPS,
             )  # fmt: skip
@@ -44,20 +44,20 @@ def refine(
 
 
 def affinities(image: Tensor, dilations: tuple[int, ...], kernel: str) -> Tensor:
-    """How much of each neighbour a pixel takes, float32 [B, neighbours, H, W]."""
+    """Compute each pixel's affinities to its neighbors, float32 [B, neighbors, H, W]."""
     image = image.contiguous()
     batch, channels, height, width = image.shape
-    neighbours = 8 * len(dilations)
-    weights = image.new_empty(batch, neighbours, height, width, dtype=torch.float32)
+    neighbors = 8 * len(dilations)
+    weights = image.new_empty(batch, neighbors, height, width, dtype=torch.float32)
     _affinities[(triton.cdiv(height * width, _AFFINITY_PIXELS), batch)](
-        image, weights, channels, height, width, dilations, len(dilations), triton.next_power_of_2(neighbours),
+        image, weights, channels, height, width, dilations, len(dilations), triton.next_power_of_2(neighbors),
         kernel == "reference", _AFFINITY_PIXELS, num_warps=_AFFINITY_WARPS,
     )  # fmt: skip
     return weights
 
 
 def _planes_to_refine(masks: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The masks of each sample, those to refine first, and how many these are: int32 [B, C] and [B]."""
+    """Return the indices of each sample's masks, those to refine first, and their number: int32 [B, C] and [B]."""
     batch, classes = masks.shape[:2]
     if present is None:
         planes = torch.arange(classes, device=masks.device, dtype=torch.int32).repeat(batch, 1)
@@ -66,12 +66,12 @@ def _planes_to_refine(masks: Tensor, present: Tensor | None) -> tuple[Tensor, Te
     return planes.int(), present.sum(1, dtype=torch.int32)
 
 
-# Sizes differ from image to image, and kernels take seconds to compile: one serves all.
+# Image sizes vary and kernels take seconds to compile, so one kernel serves all sizes.
 @triton.jit(do_not_specialize=["classes", "pixels"])  # type: ignore[untyped-decorator]
 def _pack(  # type: ignore[no-untyped-def]
     masks, planes, counts, packed, classes, pixels, block: tl.constexpr, group: tl.constexpr
 ):
-    """Lay the masks to refine side by side, a group at a time."""
+    """Copy the masks to refine into groups."""
     sample = tl.program_id(1).to(tl.int64)
     pixel = (tl.program_id(0) * block + tl.arange(0, block))[:, None]
     lane = tl.arange(0, group)[None, :]
@@ -86,12 +86,12 @@ def _pack(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["classes", "height", "width"])  # type: ignore[untyped-decorator]
-def _mean_of_neighbours(  # type: ignore[no-untyped-def]
+def _weighted_mean(  # type: ignore[no-untyped-def]
     packed, weights, planes, counts, target, classes, height, width,
     dilations: tl.constexpr, dilations_count: tl.constexpr, unpack: tl.constexpr,
     block: tl.constexpr, group: tl.constexpr,
 ):  # fmt: skip
-    """One iteration for a block of pixels and all masks of its image; the last one writes them to their places."""
+    """Compute one iteration for a block of pixels and all masks of its image; the last one unpacks the groups."""
     sample = tl.program_id(1).to(tl.int64)
     pixels = height * width
     pixel = tl.program_id(0) * block + tl.arange(0, block)
@@ -105,16 +105,17 @@ def _mean_of_neighbours(  # type: ignore[no-untyped-def]
     for first in range(0, count, group):
         weight_plane = weights
         mean = tl.zeros([block, group], tl.float32)
-        # This loop is not unrolled: 48 loads at once would take so many registers that few threads ran side by side.
+        # This loop is not unrolled: 48 loads at once would use so many registers that occupancy drops.
         for index in range(dilations_count):
             dilation = _choose(dilations, dilations_count, index)
             for offset in tl.static_range(8):
-                place = offset + offset // 4  # of the 3x3, without its centre
-                there_row = tl.minimum(tl.maximum(row + (place // 3 - 1) * dilation, 0), height - 1)
-                there_column = tl.minimum(tl.maximum(column + (place % 3 - 1) * dilation, 0), width - 1)
-                there = there_row * width + there_column
+                cell = offset + offset // 4  # in the 3x3 neighborhood, without its center
+                neighbor_row = tl.minimum(tl.maximum(row + (cell // 3 - 1) * dilation, 0), height - 1)
+                neighbor_column = tl.minimum(tl.maximum(column + (cell % 3 - 1) * dilation, 0), width - 1)
+                address = neighbor_row * width + neighbor_column
                 weight = tl.load(weight_plane + pixel, mask=exists, other=0.0)
-                mean += weight[:, None] * tl.load(packed + there[:, None] * group + lane)
+                # Eq. 7
+                mean += weight[:, None] * tl.load(packed + address[:, None] * group + lane)
                 weight_plane += pixels
         if unpack:
             inside = exists[:, None] & (first + lane < count)
@@ -129,41 +130,41 @@ def _mean_of_neighbours(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["channels", "height", "width"])  # type: ignore[untyped-decorator]
 def _affinities(  # type: ignore[no-untyped-def]
     image, weights, channels, height, width,
-    dilations: tl.constexpr, dilations_count: tl.constexpr, neighbours: tl.constexpr,
+    dilations: tl.constexpr, dilations_count: tl.constexpr, neighbors: tl.constexpr,
     reference: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """The affinities of a block of pixels to all their neighbours, which are held together: [neighbours, block]."""
+    """Compute the affinities of a block of pixels to all their neighbors at once, [neighbors, block]."""
     sample = tl.program_id(1).to(tl.int64)
     pixels = height * width
     pixel = (tl.program_id(0) * block + tl.arange(0, block))[None, :]
     exists = pixel < pixels
-    neighbour = tl.arange(0, neighbours)[:, None]
-    counts = neighbour < 8 * dilations_count
-    dilation = _choose(dilations, dilations_count, neighbour // 8)
-    place = neighbour % 8 + neighbour % 8 // 4  # of the 3x3, without its centre
-    row = tl.minimum(tl.maximum(pixel // width + (place // 3 - 1) * dilation, 0), height - 1)
-    column = tl.minimum(tl.maximum(pixel % width + (place % 3 - 1) * dilation, 0), width - 1)
-    distance = tl.zeros([neighbours, block], tl.float32)
-    values = 9 * dilations_count  # the centre counts once for each dilation
+    neighbor = tl.arange(0, neighbors)[:, None]
+    is_neighbor = neighbor < 8 * dilations_count
+    dilation = _choose(dilations, dilations_count, neighbor // 8)
+    cell = neighbor % 8 + neighbor % 8 // 4  # in the 3x3 neighborhood, without its center
+    row = tl.minimum(tl.maximum(pixel // width + (cell // 3 - 1) * dilation, 0), height - 1)
+    column = tl.minimum(tl.maximum(pixel % width + (cell % 3 - 1) * dilation, 0), width - 1)
+    distance = tl.zeros([neighbors, block], tl.float32)
+    values = 9 * dilations_count  # the center counts once per dilation
     for channel in range(channels):
         plane = image + (sample * channels + channel) * pixels
-        centre = tl.load(plane + pixel, mask=exists, other=0.0).to(tl.float32)
-        # Neighbours that fill up a power of 2 have dilation 0: they are the centre, and their difference is 0.
-        difference = tl.load(plane + row * width + column).to(tl.float32) - centre
+        center = tl.load(plane + pixel, mask=exists, other=0.0).to(tl.float32)
+        # Neighbors that pad to a power of two have dilation 0: they are the center, and their difference is 0.
+        difference = tl.load(plane + row * width + column).to(tl.float32) - center
         total, squares = tl.sum(difference, 0), tl.sum(difference * difference, 0)
         variance = tl.maximum((squares - total * total / values) / (values - 1), 0.0)
         scale = 1e-8 + (0.1 * tl.sqrt(variance) if reference else variance)
-        distance += tl.abs(difference) / scale[None, :]
-    closeness = tl.where(counts, -distance / channels, float("-inf"))
-    powers = tl.exp(closeness - tl.max(closeness, 0)[None, :])
-    here = weights + (sample * (8 * dilations_count) + neighbour) * pixels + pixel
-    tl.store(here, powers / tl.sum(powers, 0)[None, :], mask=counts & exists)
+        distance += tl.abs(difference) / scale[None, :]  # Eq. 8
+    affinity = tl.where(is_neighbor, -distance / channels, float("-inf"))
+    exps = tl.exp(affinity - tl.max(affinity, 0)[None, :])
+    here = weights + (sample * (8 * dilations_count) + neighbor) * pixels + pixel
+    tl.store(here, exps / tl.sum(exps, 0)[None, :], mask=is_neighbor & exists)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _choose(values: tl.constexpr, count: tl.constexpr, index):  # type: ignore[no-untyped-def]
-    """The value at each index, 0 beyond the last."""
-    chosen = index * 0
+    """Return the value at each index, 0 beyond the last."""
+    result = index * 0
     for known in tl.static_range(count):
-        chosen = tl.where(index == known, values[known], chosen)
-    return chosen
+        result = tl.where(index == known, values[known], result)
+    return result

@@ -1,108 +1,140 @@
-"""Sparse matrices that multiply many channels at once: the steps of a filter on a lattice."""
+"""Sparse matrices that multiply all channels of a dense matrix at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tagseg._kernels import triton_runs
+from tagseg._triton import triton_available
 
-# The longest row decides when a GPU has ended a product, and thousands of pixels of a flat sky share a lattice point.
-# There a row is summed in pieces of at most so many entries.
-_PIECE = 64
+# A GPU finishes a product with its longest row, and thousands of pixels of a flat sky share one lattice point. There a
+# row is summed in segments of at most this many entries.
+_SEGMENT = 64
 
 
 @dataclass(frozen=True)
-class EqualRows:
-    """A sparse matrix whose rows all have the same number of entries.
+class EllMatrix:
+    """Sparse matrix with the same number of entries in every row (ELLPACK format).
 
     Attributes:
-        columns: the column of every entry, int32 [rows, entries].
-        weights: the value of every entry, [rows, entries].
+        columns: Column of every entry, int32 [rows, entries].
+        weights: Value of every entry, [rows, entries].
     """
 
     columns: Tensor
     weights: Tensor
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
-        if triton_runs(dense):
-            from tagseg.refine._sparse_triton import equal_rows_product
+        """Multiply with `dense` [columns, channels]."""
+        if triton_available(dense):
+            from tagseg.refine._crf_triton import ell_product
 
-            return equal_rows_product(self.columns, self.weights, dense)
-        # Summing weighted rows of a table is what an embedding bag does, and torch has it on every device.
+            return ell_product(self.columns, self.weights, dense)
+        # An embedding bag is a weighted sum of table rows, and torch has a fast one on every device.
         return F.embedding_bag(self.columns, dense, mode="sum", per_sample_weights=self.weights)
+
+    def rows(self, rows: slice) -> "EllMatrix":
+        """Return a range of rows, as views."""
+        return EllMatrix(self.columns[rows], self.weights[rows])
 
 
 @dataclass(frozen=True)
-class SparseRows:
-    """A sparse matrix, stored row by row.
+class CsrMatrix:
+    """Sparse matrix stored row by row (compressed sparse rows).
 
     Attributes:
-        columns: the column of every entry, row after row, int32 [entries].
-        starts: the position of every row's first entry, int32 [rows].
-        weights: the value of every entry, [entries].
-        pieces: how `cut_into_pieces` cuts the rows, where Triton's kernels compute the products.
+        columns: Column of every entry, row after row, int32 [entries].
+        starts: Position of every row's first entry, int32 [rows].
+        weights: Value of every entry, [entries].
+        segments: Segments of the rows from `segment_rows`, for the Triton kernels.
     """
 
     columns: Tensor
     starts: Tensor
     weights: Tensor
-    pieces: tuple[Tensor, Tensor] | None = None
+    segments: tuple[Tensor, Tensor] | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """The product with `dense` [columns, channels]: a weighted sum of its rows for each row of this matrix."""
-        if self.pieces:
-            from tagseg.refine._sparse_triton import sums_of_rows, weighted_sums
+        """Multiply with `dense` [columns, channels]."""
+        if self.segments:
+            from tagseg.refine._crf_triton import csr_product
 
-            pieces, first_pieces = self.pieces
-            return sums_of_rows(first_pieces, weighted_sums(self.columns, pieces, self.weights, dense))
+            return csr_product(self, dense)
         return F.embedding_bag(self.columns, dense, self.starts, mode="sum", per_sample_weights=self.weights)
 
-    def above(self, other: "SparseRows") -> "SparseRows":
-        """The matrix with the rows of this one and then those of another."""
+    def split(self, spans: Sequence[slice]) -> list[tuple[slice, "CsrMatrix"]]:
+        """Split into ranges of rows; a row belongs to the range in which it starts.
+
+        Args:
+            spans: Consecutive ranges of entries.
+
+        Returns:
+            The rows of each range that has any, and the matrix of these rows.
+        """
+        limits = torch.tensor([span.start for span in spans], dtype=self.starts.dtype)
+        first_rows = torch.searchsorted(self.starts, limits).unique()
+        bounds = [*first_rows[first_rows < len(self.starts)].tolist(), len(self.starts)]
+        positions = [*self.starts[bounds[:-1]].tolist(), len(self.columns)]
+        parts = []
+        for part in range(len(bounds) - 1):
+            rows, span = slice(bounds[part], bounds[part + 1]), slice(positions[part], positions[part + 1])
+            matrix = CsrMatrix(self.columns[span], self.starts[rows] - span.start, self.weights[span])
+            parts.append((rows, matrix))
+        return parts
+
+    def stack(self, other: "CsrMatrix") -> "CsrMatrix":
+        """Return the matrix with the rows of this one followed by those of another."""
         entries = len(self.columns)
         columns = torch.cat([self.columns, other.columns])
         starts = torch.cat([self.starts, other.starts + entries])
-        pieces = None
-        if self.pieces and other.pieces:
-            (cuts, firsts), (other_cuts, other_firsts) = self.pieces, other.pieces
-            pieces = torch.cat([cuts, other_cuts + entries]), torch.cat([firsts, other_firsts + len(cuts)])
-        return SparseRows(columns, starts, torch.cat([self.weights, other.weights]), pieces)
+        segments = None
+        if self.segments and other.segments:
+            (cuts, firsts), (other_cuts, other_firsts) = self.segments, other.segments
+            segments = torch.cat([cuts, other_cuts + entries]), torch.cat([firsts, other_firsts + len(cuts)])
+        return CsrMatrix(columns, starts, torch.cat([self.weights, other.weights]), segments)
 
-    def repeated(self, times: int, columns: int) -> "SparseRows":
-        """The matrix of so many copies of this one along its diagonal, each of so many columns."""
+    def block_diagonal(self, copies: int, columns: int) -> "CsrMatrix":
+        """Return the block-diagonal matrix of several copies of this one.
+
+        Args:
+            copies: Number of blocks.
+            columns: Number of columns of each block.
+        """
         entries = len(self.columns)
-        pieces = None
-        if self.pieces:
-            cuts, firsts = self.pieces
-            pieces = shifted(cuts, times, entries), shifted(firsts, times, len(cuts))
-        return SparseRows(
-            shifted(self.columns, times, columns),
-            shifted(self.starts, times, entries),
-            self.weights.repeat(times),
-            pieces,
+        segments = None
+        if self.segments:
+            cuts, firsts = self.segments
+            segments = repeat_with_offset(cuts, copies, entries), repeat_with_offset(firsts, copies, len(cuts))
+        return CsrMatrix(
+            repeat_with_offset(self.columns, copies, columns),
+            repeat_with_offset(self.starts, copies, entries),
+            self.weights.repeat(copies),
+            segments,
         )
 
 
-def shifted(indices: Tensor, times: int, step: int, *, dim: int = 0) -> Tensor:
-    """So many copies of indices one after another along a dimension, each larger than the last by a step."""
-    shifts = torch.arange(0, times * step, step, device=indices.device, dtype=indices.dtype)
-    copies = indices.unsqueeze(dim) + shifts.view(-1, *[1] * (indices.dim() - dim))
-    return copies.flatten(dim, dim + 1)
+def repeat_with_offset(indices: Tensor, copies: int, offset: int, *, dim: int = 0) -> Tensor:
+    """Repeat indices along a dimension and add `offset` more to each copy than to the previous one."""
+    offsets = torch.arange(0, copies * offset, offset, device=indices.device, dtype=indices.dtype)
+    repeated = indices.unsqueeze(dim) + offsets.view(-1, *[1] * (indices.dim() - dim))
+    return repeated.flatten(dim, dim + 1)
 
 
-def cut_into_pieces(starts: Tensor, entries: int) -> tuple[Tensor, Tensor]:
-    """The position of every piece's first entry, and every row's first piece, both int32.
+def segment_rows(starts: Tensor, entries: int) -> tuple[Tensor, Tensor]:
+    """Divide the rows of a `CsrMatrix` into segments of at most 64 entries.
 
-    The entries are cut before every row and after every 64. Where both fall together one piece is empty, so that the
-    number of pieces is known without waiting for the device.
+    The entries are cut before every row and after every 64 entries. Where both cuts coincide one segment is empty, so
+    that the number of segments is known without synchronizing with the device.
 
     Args:
-        starts: the position of every row's first entry, int32 [rows].
-        entries: how many entries all rows have together.
+        starts: Position of every row's first entry, int32 [rows].
+        entries: Number of entries of all rows.
+
+    Returns:
+        The position of every segment's first entry, and the index of every row's first segment, both int32.
     """
-    cuts = torch.arange(0, entries, _PIECE, device=starts.device, dtype=torch.int32)
+    cuts = torch.arange(0, entries, _SEGMENT, device=starts.device, dtype=torch.int32)
     rows = torch.arange(len(starts), device=starts.device, dtype=torch.int32)
-    return torch.cat([starts, cuts]).sort().values, rows.add_((starts + (_PIECE - 1)) // _PIECE)
+    return torch.cat([starts, cuts]).sort().values, rows.add_((starts + (_SEGMENT - 1)) // _SEGMENT)

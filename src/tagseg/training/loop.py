@@ -18,7 +18,7 @@ from accelerate.state import AcceleratorState
 from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
 from torch.utils.data import DataLoader
 
-from tagseg._kernels import can_compile
+from tagseg._triton import can_compile
 from tagseg.data.dataset import ImageDataset
 from tagseg.errors import Interrupted
 from tagseg.models import Network, save_model

@@ -14,7 +14,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from tagseg._kernels import triton_runs
+from tagseg._triton import triton_available
 from tagseg.errors import unknown_name
 from tagseg.models.network import Network
 
@@ -33,7 +33,7 @@ def optimize_network(network: Network, *, bfloat16: bool, passes: bool | Collect
     """
     copy = deepcopy(network).eval().requires_grad_(False)
     if passes is True:
-        passes = PASSES if triton_runs(copy.mean) else ("fold",)
+        passes = PASSES if triton_available(copy.mean) else ("fold",)
     passes = passes or ()
     for name in passes:
         if name not in PASSES:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, fx, nn
 
-from tagseg._kernels import triton_runs
+from tagseg._triton import triton_available
 from tagseg.models.network import Network
 from tagseg.predict.optimize.graph import clean_up, redirect_users, single_calls
 
@@ -41,7 +41,7 @@ class FusedConv2d(nn.Module):
         self.matrix = nn.Parameter(conv.weight.permute(2, 3, 1, 0).flatten(0, 2).contiguous(), requires_grad=False)
         self.bias = conv.bias
         self.kernel = None
-        if (self.depthwise or conv.in_channels >= _MIN_CHANNELS) and triton_runs(conv.weight):
+        if (self.depthwise or conv.in_channels >= _MIN_CHANNELS) and triton_available(conv.weight):
             from tagseg.predict.optimize._fused_conv_triton import convolve  # Triton is not installed everywhere
 
             self.kernel = convolve
