@@ -1,4 +1,4 @@
-"""Networks with the weights that the published implementation's golden values were made with: a rule, no file."""
+"""Networks with the weights of the published implementation's golden values, which a rule generates."""
 
 import zlib
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 import tagseg
 from tagseg.models import Network
-from tagseg.models.reference_names import reference_name
+from tagseg.models.reference import reference_name
 
 Module = TypeVar("Module", bound=nn.Module)
 BACKBONES = ("wideresnet38", "vgg16", "resnet50", "resnet101")
 
 
 def weights_by_name(name: str, shape: torch.Size) -> Tensor:
-    """A tensor that depends on its name and shape alone."""
+    """Generate a tensor from its name and shape."""
     draws = np.random.RandomState(zlib.crc32(name.encode()) & 0xFFFFFFFF).standard_normal(tuple(shape))
     z = torch.from_numpy(draws.astype(np.float32))
     if name.endswith((".bias", ".running_mean")):
@@ -31,7 +31,7 @@ def weights_by_name(name: str, shape: torch.Size) -> Tensor:
 def fill(
     module: Module, rename: Callable[[str], str] = lambda name: name, *, prefix: str = "", backbone: str = ""
 ) -> Module:
-    """Give every tensor of a module the weights of its published name."""
+    """Fill a module with the weights of its tensors' published names."""
     state = {
         name: weights_by_name(rename(reference_name(prefix + name, backbone)), tensor.shape)
         for name, tensor in module.state_dict().items()
@@ -43,8 +43,12 @@ def fill(
 
 @cache
 def published_network(backbone: str, kind: str) -> Network:
-    """The method (`ae`) or the CAM baseline (`bsl`) on a backbone of the paper, in evaluation mode."""
-    network: Network = tagseg.build_model(backbone, 20) if kind == "ae" else tagseg.build_cam(backbone, 20)
-    # The baseline's classifier is stored under three names; the last one that is loaded counts.
+    """Build the method (`ae`) or the CAM baseline (`bsl`) on a backbone of the paper, in evaluation mode."""
+    network: Network = (
+        tagseg.build_model(backbone, 20, finetune=True)
+        if kind == "ae"
+        else tagseg.build_cam(backbone, 20, finetune=True)
+    )
+    # The published code stores the baseline's classifier under three names, and loads this one last.
     fill(network, lambda name: "mask_branch.0.weight" if name == "fc8.weight" else name, backbone=backbone)
     return network.eval()

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import tagseg
 from tagseg.cli import app, main
 from tagseg.data import shapes, shapes_masks
-from tagseg.training.journal import read_journal
+from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import describe_settings
-from tests.training.small import SETTINGS
+from tests.training.small import SETTINGS, small_recipe
 
 CHANGES = [argument for setting in SETTINGS for argument in ("--set", setting)]
 
@@ -47,7 +47,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(photos: Path) -> Path:
     out = photos / "runs" / "first"
-    tagseg.train(source(photos), out, changes=SETTINGS, workers=0)
+    tagseg.train(source(photos), out, recipe=small_recipe(), workers=0)
     return out
 
 
@@ -59,7 +59,7 @@ def data_arguments(photos: Path) -> list[str]:
     return [str(photos / "photos.csv"), "--images", str(photos / "images")]
 
 
-def truth_arguments(photos: Path) -> list[str]:
+def ground_truth_arguments(photos: Path) -> list[str]:
     return [*data_arguments(photos), "--masks", str(photos / "ground truth")]
 
 
@@ -87,13 +87,15 @@ def test_train_predict_evaluate_report(photos: Path, trained: Path, tmp_path: Pa
         p.name for p in trained.iterdir()
     }
     runner = CliRunner()
-    done = runner.invoke(app, ["predict", str(trained), str(photos / "images"), "-o", str(tmp_path / "masks")])
+    done = runner.invoke(app, ["predict", str(photos / "images"), "-m", str(trained), "-o", str(tmp_path / "masks")])
     assert done.exit_code == 0, done.output
     index = json.loads((tmp_path / "masks" / "predictions.json").read_text())
     assert len(index["images"]) == 40
     mask = Image.open(tmp_path / "masks" / index["images"][0]["files"]["mask"])
     assert (mask.mode, mask.size) == ("P", (48, 48))
-    done = runner.invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--out", str(tmp_path / "numbers")])
+    done = runner.invoke(
+        app, ["evaluate", *ground_truth_arguments(photos), "-m", str(trained), "-o", str(tmp_path / "numbers")]
+    )
     assert done.exit_code == 0, done.output
     numbers = json.loads((tmp_path / "numbers" / "evaluation.json").read_text())
     assert set(numbers["protocols"]) == {"predicted-tags", "true-tags"}
@@ -103,9 +105,7 @@ def test_train_predict_evaluate_report(photos: Path, trained: Path, tmp_path: Pa
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_model_and_images_of_ones_own_are_timed_without_and_with_crf(
-    photos: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_users_model_and_images_are_timed_without_and_with_crf(photos: Path, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("".join((photos / "photos.csv").open().readlines()[:3]))
     data = [
         "--data",
@@ -118,13 +118,13 @@ def test_a_model_and_images_of_ones_own_are_timed_without_and_with_crf(
     done = CliRunner().invoke(app, ["bench", "evaluate", "--model", str(trained), *data, "--device", "cpu", "--json"])
     assert done.exit_code == 0, done.output
     (report,) = json.loads(done.stdout)
-    (table,) = report["findings"]["tables"]
+    (table,) = report["measurements"]["tables"]
     assert [row["name"] for row in table["rows"]] == ["without CRF", "with CRF"]
     assert all(row["images"] == 2 and len(row["rounds"]) == 5 for row in table["rows"])
 
 
 def test_tuning_on_masks_says_so(photos: Path, trained: Path) -> None:
-    done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--tune-on-masks"])
+    done = CliRunner().invoke(app, ["evaluate", *ground_truth_arguments(photos), "-m", str(trained), "--tune-on-masks"])
     assert "TUNED ON MASKS" in done.output
     assert json.loads((trained / "evaluation.json").read_text())["settings"]["thresholds_from"] == "masks"
     (trained / "evaluation.json").unlink()
@@ -134,8 +134,10 @@ def test_the_thresholds_come_from_the_tags(photos: Path, trained: Path) -> None:
     model = tagseg.load(trained)
     assert model.settings.thresholds_from == "tags"
     assert isinstance(model.settings.thresholds, tuple)
-    done = CliRunner().invoke(app, ["evaluate", str(trained), *truth_arguments(photos), "--threshold", "0.1"])
-    assert "thresholds 0.1, chosen from paper" in " ".join(done.output.split())
+    done = CliRunner().invoke(
+        app, ["evaluate", *ground_truth_arguments(photos), "-m", str(trained), "--threshold", "0.1"]
+    )
+    assert "thresholds 0.1 (the paper's)" in " ".join(done.output.split())
     (trained / "evaluation.json").unlink()
 
 
@@ -156,19 +158,19 @@ def test_masks_cannot_reach_the_training(photos: Path, tmp_path: Path) -> None:
         Image.fromarray(np.random.default_rng(0).integers(0, 7, (48, 48), dtype=np.uint8)).save(
             photos / "masks" / path.name
         )
-    tagseg.train(source(photos), tmp_path / "with", changes=[*SETTINGS, "training.epochs=2"], workers=0)
+    tagseg.train(source(photos), tmp_path / "with", recipe=small_recipe("training.epochs=2"), workers=0)
     assert any("mIoU" in key for line in (tmp_path / "with" / "metrics.jsonl").open() for key in json.loads(line))
     for path in (photos / "masks").iterdir():
         path.unlink()
     (photos / "masks").rmdir()
-    tagseg.train(source(photos), tmp_path / "without", changes=[*SETTINGS, "training.epochs=2"], workers=0)
+    tagseg.train(source(photos), tmp_path / "without", recipe=small_recipe("training.epochs=2"), workers=0)
     first, second = (tagseg.load_model(tmp_path / name / "model.safetensors") for name in ("with", "without"))
     assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
 
 
 def test_a_recipe_says_how_its_networks_are_used(photos: Path, tmp_path: Path) -> None:
-    changes = [*SETTINGS, "training.epochs=2", "inference.background_power=1"]
-    tagseg.train(source(photos), tmp_path / "run", changes=changes, workers=0)
+    recipe = small_recipe("training.epochs=2", "inference.background_power=1")
+    tagseg.train(source(photos), tmp_path / "run", recipe=recipe, workers=0)
     chosen, last = tagseg.load(tmp_path / "run"), tagseg.load(tmp_path / "run" / "checkpoint.safetensors")
     assert chosen.settings.background_power == last.settings.background_power == 1
     assert (chosen.settings.thresholds_from, last.settings.thresholds_from) == ("tags", "paper")
@@ -193,12 +195,12 @@ def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int
         os.killpg(process.pid, number)
         _, said = process.communicate(timeout=60)
     if number != signal.SIGKILL:
-        assert re.search(r"tagseg: stopped at step \d+ of \d+; the same command goes on from there", said)
+        assert re.search(r"tagseg: stopped at step \d+ of \d+; run the same command again to resume", said)
         assert "Traceback" not in said
         assert process.returncode == 130
     again = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
     assert again.returncode == 0, again.stderr
-    assert "going on from step" in again.stderr
+    assert "Resuming from step" in again.stderr
     alone = [*command[: command.index("--out") + 1], str(tmp_path / "alone"), *command[command.index("--workers") :]]
     if number == signal.SIGKILL:
         subprocess.run(alone, capture_output=True, env=environment, timeout=180, check=True)
@@ -221,8 +223,8 @@ def test_two_processes_train_through_the_command_line(photos: Path, tmp_path: Pa
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert read_journal(tmp_path / "run")[0]["processes"] == 2
-    assert done.stdout.count("trained: ") == 1
+    assert read_metrics(tmp_path / "run")[0]["processes"] == 2
+    assert done.stdout.count("Trained: ") == 1
     assert tagseg.load(tmp_path / "run").settings.thresholds_from == "tags"
 
 
@@ -269,16 +271,19 @@ def test_no_space_for_a_checkpoint(photos: Path, tmp_path: Path, monkeypatch: py
     usage = type("Usage", (), {"free": 2**20})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     said = fails(["train", *data_arguments(photos), *CHANGES, "--out", str(tmp_path / "run")], monkeypatch)
-    assert "1 MiB free, and this network's checkpoints need" in said
+    assert "1 MiB free, and the checkpoints of this network need" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["predict", "nowhere", "x.jpg", "-o", "out"], "nowhere: does not exist"),
-        (["predict", "default", "-o", "out"], "no images were named; give files, folders"),
-        (["report", "nowhere"], "nowhere is not a run's folder"),
-        (["evaluate", "nowhere", "shapes:2"], "nowhere: does not exist"),
+        (["predict", "nowhere.jpg"], "nowhere.jpg: does not exist; name an image, a folder, a zip or a pattern"),
+        (
+            ["predict", __file__, "-m", "nowhere"],
+            "nowhere: does not exist; name a run folder, a model file, or default",
+        ),
+        (["report", "nowhere"], "nowhere: does not exist; name the folder that tagseg train wrote"),
+        (["evaluate", "shapes:2", "-m", "nowhere"], "nowhere: does not exist"),
         (["check", "nowhere.csv"], "nowhere.csv"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),
@@ -300,12 +305,12 @@ def test_images_that_are_not_there(trained: Path, tmp_path: Path, monkeypatch: p
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.jpg").write_bytes(b"no")
     out = ["-o", str(tmp_path / "masks")]
-    assert "none.jpg" in fails(["predict", str(trained), str(tmp_path / "none.jpg"), *out], monkeypatch)
-    assert "empty" in fails(["predict", str(trained), str(tmp_path / "empty"), *out], monkeypatch)
-    assert "broken.jpg" in fails(["predict", str(trained), str(tmp_path / "broken.jpg"), *out], monkeypatch)
-    skipped = CliRunner().invoke(app, ["predict", str(trained), str(tmp_path / "broken.jpg"), *out, "--skip-bad"])
+    assert "none.jpg" in fails(["predict", str(tmp_path / "none.jpg"), "-m", str(trained), *out], monkeypatch)
+    assert "empty" in fails(["predict", str(tmp_path / "empty"), "-m", str(trained), *out], monkeypatch)
+    assert "broken.jpg" in fails(["predict", str(tmp_path / "broken.jpg"), "-m", str(trained), *out], monkeypatch)
+    skipped = CliRunner().invoke(app, ["predict", str(tmp_path / "broken.jpg"), "-m", str(trained), *out, "--skip-bad"])
     assert skipped.exit_code == 0
-    assert "skipped: " in skipped.output
+    assert "Skipped: " in skipped.output
 
 
 def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
@@ -320,7 +325,7 @@ def test_recipes_are_listed_and_shown(tmp_path: Path) -> None:
     assert tagseg.Recipe.load(tmp_path / "mine.toml") == tagseg.Recipe.load("vgg16")
     assert tagseg.recipes()["wideresnet38"].endswith("--set model.pretrained=PATH")
     listed = runner.invoke(app, ["recipes", "--settings"]).output
-    assert re.search(r"training.epochs +20 +How often every image is seen", listed)
+    assert re.search(r"training.epochs +20 +Number of epochs", listed)
     assert all(meaning for _, meaning in describe_settings().values())
 
 
@@ -330,8 +335,8 @@ def test_a_callers_model_keeps_its_settings(photos: Path, trained: Path) -> None
     data = tagseg.DataSource(
         str(photos / "photos.csv"), (str(photos / "images"),), masks=(str(photos / "ground truth"),)
     )
-    tagseg.evaluate(model, data, tune_masks=True)
-    tagseg.evaluate(model, data, threshold=0.7)
+    tagseg.evaluate(data, model=model, tune_on_masks=True)
+    tagseg.evaluate(data, model=model, threshold=0.7)
     assert model.settings == before
 
 
@@ -339,22 +344,24 @@ def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("image,labels\n" + "".join(f"{i}.png,{tag}\n" for i, tag in enumerate("abc")))
     for i in range(3):
         Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
-    with pytest.raises(tagseg.DataError, match="no images can be held out of training; name some with --val"):
-        tagseg.train(tmp_path / "few.csv", tmp_path / "run", changes=SETTINGS, workers=0)
+    with pytest.raises(
+        tagseg.DataError, match="few.csv: no images can be held out for validation; name some with val="
+    ):
+        tagseg.train(tmp_path / "few.csv", tmp_path / "run", recipe=small_recipe(), workers=0)
 
 
 def test_training_works_off_the_main_thread(photos: Path, tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor() as pool:
-        model = pool.submit(tagseg.train, source(photos), tmp_path / "run", changes=SETTINGS, workers=0).result()
+        model = pool.submit(tagseg.train, source(photos), tmp_path / "run", recipe=small_recipe(), workers=0).result()
     assert model.classes == ("cross", "disc", "ring", "square", "star", "triangle")
 
 
 def test_tensorboard_gets_curves_and_images(photos: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    tagseg.train(source(photos), tmp_path / "run", changes=SETTINGS, workers=0, tensorboard=True)
+    tagseg.train(source(photos), tmp_path / "run", recipe=small_recipe(), workers=0, tensorboard=True)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert {"train/loss", "validation/mAP"} <= set(events.Tags()["scalars"])

@@ -10,8 +10,8 @@ from typing import Any
 from tagseg.errors import DataError
 from tagseg.reproduction.measurements import MEASUREMENTS, measurement_file
 from tagseg.reproduction.paper import RUNS
-from tagseg.training import journal
-from tagseg.training.run_folder import CONFIG, read_config
+from tagseg.training.logging import METRICS_FILE
+from tagseg.training.run_folder import CONFIG_FILE, read_config
 from tools._documents import run_tool
 
 
@@ -25,14 +25,14 @@ def publish(runs: Path, results: Path) -> list[str]:
     Returns:
         The names of the runs.
     """
-    run_names = [run for run in RUNS if (runs / run / CONFIG).is_file()]
+    run_names = [run for run in RUNS if (runs / run / CONFIG_FILE).is_file()]
     if not run_names:
         raise DataError(f"{runs}: holds no run of the paper's tables", "name the folder of tagseg reproduce --out")
     for run in run_names:
         source, target = runs / run, results / run
         target.mkdir(parents=True, exist_ok=True)
-        (target / CONFIG).write_text(json.dumps(_without_folders(read_config(source)), indent=2) + "\n")
-        for file in (source / journal.FILE, *(measurement_file(source, name) for name in MEASUREMENTS)):
+        (target / CONFIG_FILE).write_text(json.dumps(_without_folders(read_config(source)), indent=2) + "\n")
+        for file in (source / METRICS_FILE, *(measurement_file(source, name) for name in MEASUREMENTS)):
             if file.is_file():
                 (target / file.name).write_bytes(file.read_bytes())
     return run_names

@@ -8,15 +8,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tagseg.api import MOST_MEASURED
+from tagseg.api import MAX_EVALUATED
 from tagseg.errors import DataError, unknown_name
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.reproduction.measurements import read_measurement
 from tagseg.reproduction.paper import RUNS, TABLES
 from tagseg.reproduction.tables import MISSING, markdown_table, paper_table, wrap
-from tagseg.training.journal import read_journal
+from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import Recipe
-from tagseg.training.run_folder import CONFIG, read_config
+from tagseg.training.run_folder import CONFIG_FILE, read_config
 from tools._documents import fill_blocks, run_tool, update_file
 
 _MASK_METRICS = tuple(f"mIoU {protocol}" for protocol in (PREDICTED_TAGS, TRUE_TAGS))
@@ -60,7 +60,7 @@ def epochs_table(results: Path, runs: Iterable[str]) -> str:
     """
     rows, validations_by_run = [], []
     for run in runs:
-        journal = read_journal(results / run)
+        journal = read_metrics(results / run)
         validations = [line for line in journal if line["kind"] == "validation"]
         listed = [
             line
@@ -82,7 +82,7 @@ def epochs_table(results: Path, runs: Iterable[str]) -> str:
     best = [sum(max(lines, key=lambda line: line[name]) is lines[-1] for lines in candidates) for name in _MASK_METRICS]
     lowest = sum(min(lines, key=lambda line: line["loss"]) is lines[-1] for lines in candidates)
     note = (
-        f"Mean IoU of the first {MOST_MEASURED} val images, single-scale, no CRF. A run that was validated after every "
+        f"Mean IoU of the first {MAX_EVALUATED} val images, single-scale, no CRF. A run that was validated after every "
         f"epoch has every fifth epoch listed. Of {len(candidates)} runs, the last epoch has the best mean IoU in "
         f"{best[0]} under {PREDICTED_TAGS} and in {best[1]} under {TRUE_TAGS}, and the lowest validation loss in "
         f"{lowest}, counting the epochs that train masks."
@@ -111,9 +111,9 @@ def costs_table(results: Path, runs: Iterable[str]) -> str:
 
 
 def _training_costs(run: Path) -> list[str]:
-    journal = read_journal(run)
+    journal = read_metrics(run)
     steps = [line for line in journal if line["kind"] == "train"]
-    if not steps or not (run / CONFIG).is_file():
+    if not steps or not (run / CONFIG_FILE).is_file():
         return [MISSING] * 6
     recipe = Recipe.parse(read_config(run)["recipe"])
     cam = recipe.model.method == "cam"

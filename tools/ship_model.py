@@ -6,7 +6,7 @@ python -m tools.ship_model runs/compact
 from pathlib import Path
 
 from tagseg.errors import WeightsError
-from tagseg.models.files import MODEL_FILE, load_model, read_notes, save_model
+from tagseg.models.serialization import MODEL_FILE, load_model, read_notes, save_model
 from tagseg.predict.predictor import DEFAULT_FOLDER
 from tools._documents import run_tool
 

@@ -48,8 +48,8 @@ from .training.losses import (
     classification_loss as classification_loss,
     self_supervised_loss as self_supervised_loss,
 )
-from .training.pseudo import (
-    IGNORE as IGNORE,
+from .training.pseudo_labels import (
+    IGNORED as IGNORED,
     pseudo_labels as pseudo_labels,
 )
 from .training.recipe import Recipe as Recipe

@@ -36,7 +36,10 @@ def run_demo(out: str | Path = "demo") -> Path:
     images, ground_truth = unseen.open(), unseen.open_masks()
     tuned = best_background(cam, images, ground_truth, protocol="predicted-tags")
     cam.settings = replace(cam.settings, background=tuned.best, thresholds_from="masks")
-    rows = {"tagseg": evaluate(method, unseen, out=out / "method"), "CAM": evaluate(cam, unseen, out=out / "cam")}
+    rows = {
+        "tagseg": evaluate(unseen, model=method, out=out / "method"),
+        "CAM": evaluate(unseen, model=cam, out=out / "cam"),
+    }
 
     table = Table("", "mIoU, predicted tags", "mIoU, true tags", "its threshold")
     for name, result in rows.items():

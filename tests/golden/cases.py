@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torchvision.models.segmentation.deeplabv3 import ASPP
 
 import tagseg
 from tagseg.models.gate import GlobalCueInjection, StochasticGate
 from tagseg.models.pooling import POOLINGS, with_background
+from tagseg.models.segmenter import ASPP
 from tests.published import BACKBONES, fill, published_network
 
 FOLDER = Path(__file__).parent

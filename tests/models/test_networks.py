@@ -1,4 +1,4 @@
-"""One battery for every network. A new backbone's test is a line in BACKBONES."""
+"""Tests that every network has to pass. A new backbone needs one line in BACKBONES."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,8 +10,8 @@ from torch import nn
 
 import tagseg
 from tagseg.models import Network
-from tagseg.models.files import read_notes
-from tagseg.models.network import enlarge, enlarge_in_training
+from tagseg.models.base import enlarge, enlarge_in_training
+from tagseg.models.serialization import read_notes
 from tests.compare import assert_close
 
 BACKBONES = [
@@ -42,7 +42,7 @@ def backbone(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module", params=[tagseg.build_model, tagseg.build_cam], ids=["method", "cam"])
 def model(request: pytest.FixtureRequest, backbone: str) -> Network:
-    """One network for all tests that do not change it."""
+    """Network shared by all tests that do not change it."""
     torch.manual_seed(0)
     network: Network = request.param(backbone, CLASSES)
     return network.eval()
@@ -65,10 +65,10 @@ def test_any_size(model: Network, size: tuple[int, int]) -> None:
 
 
 @torch.inference_mode()
-def test_batch_does_not_matter(model: Network) -> None:
+def test_results_do_not_depend_on_the_batch(model: Network) -> None:
     images = torch.randn(3, 3, 40, 48)
-    together, alone = model(images), model(images[1:2])
-    assert_close(together.masks[1:2], alone.masks, tolerance=1e-3)
+    batched, single = model(images), model(images[1:2])
+    assert_close(batched.masks[1:2], single.masks, tolerance=1e-3)
 
 
 @torch.inference_mode()
@@ -90,7 +90,7 @@ def test_compiles_as_one_graph(model: Network) -> None:
 
 @torch.inference_mode()
 def test_cam_compiles_as_one_graph() -> None:
-    """On one backbone: what is its own is behind the backbone."""
+    """One backbone suffices: the head is the same for all."""
     assert_compiles_as_one_graph(tagseg.build_cam("resnet18", CLASSES).eval())
 
 
@@ -102,7 +102,7 @@ def assert_compiles_as_one_graph(model: Network) -> None:
 
 
 @torch.inference_mode()
-def test_half_precision_keeps_masks_and_scores_in_full(model: Network) -> None:
+def test_half_precision_returns_masks_and_scores_in_full_precision(model: Network) -> None:
     images = torch.randn(1, 3, 33, 47)
     with torch.autocast("cpu", torch.bfloat16):
         out = model(images)
@@ -133,7 +133,7 @@ def test_on_the_meta_device(backbone: str, build: Builder) -> None:
 @each_backbone
 @each_kind
 @pytest.mark.parametrize("finetune", [True, False])
-def test_gradient_reaches_what_learns_and_nothing_else(backbone: str, build: Builder, finetune: bool) -> None:
+def test_gradients_reach_exactly_the_trainable_parameters(backbone: str, build: Builder, finetune: bool) -> None:
     if finetune is False and backbone in ("wideresnet38", "resnet101"):
         pytest.skip("the same code as the lighter backbones, and slow")
     model = build(backbone, CLASSES, finetune=finetune).train()
@@ -202,7 +202,7 @@ def test_every_setting_changes_the_result_and_is_saved(settings: dict[str, objec
     torch.manual_seed(0)
     plain = tagseg.build_model("resnet18", 2)
     torch.manual_seed(0)
-    changed = tagseg.build_model("resnet18", 2, **settings)  # type: ignore[arg-type]
+    changed = tagseg.build_model("resnet18", 2, **settings)
     tagseg.save_model(changed, tmp_path / "model.safetensors")
     assert not torch.equal(train_once(plain), train_once(changed))
     assert tagseg.load_model(tmp_path / "model.safetensors").config == changed.config
@@ -216,8 +216,8 @@ def test_class_names_and_notes_are_saved(tmp_path: Path) -> None:
     assert tagseg.build_cam("resnet18", 2).config.class_names == ("class 1", "class 2")
 
 
-def test_train_keeps_what_is_frozen_frozen() -> None:
-    model = tagseg.build_model("resnet50", 2)
+def test_train_keeps_frozen_norms_in_evaluation_mode() -> None:
+    model = tagseg.build_model("resnet50", 2, finetune=True)
     model.eval().train().train(False).train(True)
     norms = {name: module for name, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)}
     for name, norm in norms.items():
@@ -227,11 +227,16 @@ def test_train_keeps_what_is_frozen_frozen() -> None:
     assert model.gate.training
 
 
-def test_finetune_is_the_default_where_weights_are_expected() -> None:
-    assert tagseg.build_model("resnet50", 2).config.finetune
-    assert not tagseg.build_model("resnet18", 2).config.finetune
-    rates = [group["lr"] for group in tagseg.build_cam("resnet18", 2).parameter_groups(0.1) if group["params"]]
-    assert set(rates) == {1.0}
+@pytest.mark.parametrize(("finetune", "rates"), [(False, {1.0}), (True, {0.1, 1.0})])
+def test_a_fine_tuned_backbone_learns_at_a_tenth_of_the_rate_of_the_head(finetune: bool, rates: set[float]) -> None:
+    groups = tagseg.build_model("resnet18", 2, finetune=finetune).parameter_groups(0.1)
+    assert {group["lr"] for group in groups if group["params"]} == rates
+    assert [group["name"] for group in groups] == [
+        "backbone weights",
+        "backbone biases",
+        "head weights",
+        "head biases",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -246,13 +251,14 @@ def test_finetune_is_the_default_where_weights_are_expected() -> None:
         ({"classes": 0}, "classes must be 1 or more .*, got 0"),
         ({"classes": "dog"}, "classes must be a number or a list of names, got the text 'dog'"),
         ({"classes": ["dog", "dog"]}, "class names must differ, got 'dog' more than once"),
-        ({"in_channels": 0}, "in_channels must be 1 or more, got 0"),
+        ({"in_channels": 0}, "setting in_channels=0: input should be greater than or equal to 1"),
         ({"pooling": "ngpw"}, "unknown pooling 'ngpw'; known: gap, gwp, lse, max, ngwp. Did you mean 'ngwp'?"),
         ({"penalty": "foca"}, "unknown penalty 'foca'.*Did you mean 'focal'?"),
         ({"gate": "determinstic"}, "unknown gate 'determinstic'.*Did you mean 'deterministic'?"),
         ({"gate": "none", "gci": True}, "gci needs a gate"),
-        ({"gci": "papers"}, "gci must be True, False or 'paper', got 'papers'"),
-        ({"psi": 1.0}, "psi must be at least 0 and less than 1, got 1.0"),
+        ({"gci": "papers"}, "gci must be true, false or 'paper', got 'papers'"),
+        ({"psi": 1.0}, "setting psi=1.0: input should be less than 1"),
+        ({"gat": "none"}, "unknown setting 'gat'; known: .*Did you mean 'gate'"),
     ],
 )
 def test_bad_settings_name_the_value(arguments: dict[str, object], message: str) -> None:
@@ -275,16 +281,16 @@ def test_bad_images_name_the_value(shape: tuple[int, ...], message: str) -> None
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_can_be_built_where_no_gradients_are_kept(mode: Callable[[], AbstractContextManager[None]]) -> None:
+def test_networks_can_be_built_without_gradients(mode: Callable[[], AbstractContextManager[None]]) -> None:
     with mode():
         assert tagseg.build_model("hrnet_w18_small", 2).config.classes == 2
 
 
 @pytest.mark.parametrize("size", [(9, 12), (1, 5), (3, 3)])
-def test_enlarging_in_training_is_enlarging(size: tuple[int, int]) -> None:
+def test_enlarge_in_training_equals_enlarge(size: tuple[int, int]) -> None:
     maps = torch.randn(2, 4, 3, 3, dtype=torch.float64, requires_grad=True)
     plain, products = enlarge(maps, size), enlarge_in_training(maps, size)
     assert torch.allclose(plain, products)
     upstream = torch.randn_like(plain)
-    expected, found = (torch.autograd.grad(result, maps, upstream)[0] for result in (plain, products))
-    assert torch.allclose(found, expected)
+    expected, gradient = (torch.autograd.grad(result, maps, upstream)[0] for result in (plain, products))
+    assert torch.allclose(gradient, expected)

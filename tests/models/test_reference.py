@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import tagseg
 from tagseg.models import Network
-from tagseg.models.reference_names import reference_name
+from tagseg.models.reference import reference_name
 from tests.compare import assert_close
 from tests.conftest import Reference
 from tests.published import BACKBONES, published_network, weights_by_name
@@ -140,13 +140,13 @@ def test_predicts_with_a_file_alone(tmp_path: Path, backbone: str) -> None:
     image = np.random.default_rng(0).integers(0, 256, (49, 65, 3), np.uint8)
     prediction = loaded.predict(image)
     with torch.inference_mode():
-        scores = model.eval()(model.normalise(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)).scores.sigmoid()
+        scores = model.eval()(model.normalize(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)).scores.sigmoid()
     assert np.allclose(list(prediction.scores.values()), scores[0].numpy(), atol=1e-4)
 
 
 def test_imagenet_weights_do_not_predict(tmp_path: Path) -> None:
     path = authors_file(tmp_path / "imagenet.pth", published_network("vgg16", "bsl"), "vgg16", only="backbone.")
-    with pytest.raises(ValueError, match="imagenet.pth holds ImageNet weights and no trained model; train one from it"):
+    with pytest.raises(ValueError, match="imagenet.pth holds ImageNet weights and no trained model; train one"):
         tagseg.load(path)
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
     with pytest.raises(ValueError, match="other.pth is not of the published implementation"):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import tagseg
 from tagseg.data import shapes
 from tagseg.models import Network
-from tagseg.models.files import read_notes, save_model
+from tagseg.models.serialization import read_notes, save_model
 from tagseg.predict.predictor import Predictor, load
 from tagseg.predict.settings import InferenceSettings, default_settings, write_settings
 from tagseg.predict.thresholds import tune_on_tags, tune_thresholds

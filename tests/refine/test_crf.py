@@ -239,7 +239,7 @@ def product_elements(*, active: int, classes: int) -> int:
     dense_crf(image, padded, iterations=0)  # caches the Gaussian lattice of this size
     with ProductElements() as elements:
         dense_crf(image, padded)
-    return elements.count
+    return int(elements.count)
 
 
 def test_only_classes_that_occur_are_computed() -> None:

@@ -24,7 +24,8 @@ def on_device(*tensors: Tensor) -> list[Tensor]:
 
 def segmented_on_device(matrix: CsrMatrix) -> CsrMatrix:
     cuts, firsts = on_device(*segment_rows(matrix.starts, len(matrix.columns)))
-    return CsrMatrix(*on_device(matrix.columns, matrix.starts, matrix.weights), (cuts, firsts))
+    columns, starts, weights = on_device(matrix.columns, matrix.starts, matrix.weights)
+    return CsrMatrix(columns, starts, weights, (cuts, firsts))
 
 
 @pytest.mark.parametrize("dims", [2, 5])

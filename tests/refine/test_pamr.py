@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -159,9 +161,9 @@ def test_input_is_not_modified() -> None:
     ],
 )
 def test_wrong_arguments_are_named(change: dict[str, object], message: str) -> None:
-    arguments: dict[str, object] = {"image": torch.rand(2, 3, 8, 8), "masks": torch.rand(2, 4, 8, 8), **change}
+    arguments: dict[str, Any] = {"image": torch.rand(2, 3, 8, 8), "masks": torch.rand(2, 4, 8, 8), **change}
     with pytest.raises(ValueError, match=message):
-        tagseg.pamr(**arguments)  # type: ignore[arg-type]
+        tagseg.pamr(**arguments)
 
 
 def test_plain_implementation_never_holds_all_neighbors() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 
 from tagseg.data import ImageDataset, MaskDataset, shapes, shapes_masks
-from tagseg.training.loop import fit
+from tagseg.models import build_network
+from tagseg.training.loop import train_network
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import prepare_folder
-from tagseg.training.start import build
 
 SIZE = 48
 CLASSES = ("<b>disc", 'a "square" & co', "triangle", "star", "ring", "cross")
@@ -41,6 +41,8 @@ def train(out: Path, *changes: str, epochs: int = 2) -> Path:
     data = {"train": {"data": "shapes", "image_count": 24}, "validation": {"data": "shapes", "image_count": 12}}
     prepare_folder(out, recipe, CLASSES, data)
     torch.manual_seed(0)
-    network = build(recipe.model, CLASSES)
-    fit(network, recipe, make_images(24, "train"), IMAGES, out, measure=lambda _: {"mIoU predicted-tags": 12.5})
+    network = build_network(recipe.model, CLASSES)
+    train_network(
+        network, recipe, make_images(24, "train"), IMAGES, out, measure=lambda _: {"mIoU predicted-tags": 12.5}
+    )
     return out

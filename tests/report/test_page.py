@@ -10,7 +10,7 @@ import torch
 from tagseg.data import shapes
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation import Evaluation
-from tagseg.models.files import MODEL_FILE
+from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
 from tests.report.parsed import Page

@@ -12,7 +12,7 @@ from tagseg.data.voc import VOC_CLASSES
 from tagseg.evaluation import ConfusionMatrix, Evaluation
 from tagseg.predict import InferenceSettings
 from tagseg.reproduction.measurements import MEASUREMENTS
-from tagseg.training.journal import Journal
+from tagseg.training.logging import MetricsLog
 from tagseg.training.recipe import Recipe
 from tests.data.writing import write_zip
 
@@ -55,9 +55,9 @@ def write_training(results: Path, run: str, *changes: str) -> None:
     (results / run).mkdir(parents=True, exist_ok=True)
     schedule = ("training.epochs=2", "training.classification_epochs=1", "training.batch_size=20")
     recipe = Recipe.load(run, [*schedule, *changes])
-    config = {"recipe": recipe.model_dump(mode="json"), "classes": list(VOC_CLASSES), "data": {"train": "/a/b.csv"}}
+    config = {"recipe": recipe.to_dict(), "classes": list(VOC_CLASSES), "data": {"train": "/a/b.csv"}}
     (results / run / "config.json").write_text(json.dumps(config))
-    journal = Journal(results / run)
+    journal = MetricsLog(results / run)
     journal.write("session", 0, session=1)
     journal.write("train", 10, epoch=1, images_per_second=10.0, gpu_gib=3.0)
     journal.write("train", 20, epoch=1, images_per_second=20.0, gpu_gib=3.5)

@@ -5,7 +5,7 @@ import pytest
 from tagseg.errors import TagsegError
 from tagseg.predict.predictor import DEFAULT_FOLDER
 from tagseg.reproduction.paper import RUNS, TABLES
-from tagseg.training.journal import Journal
+from tagseg.training.logging import MetricsLog
 from tests.reproduction.made import write_evaluation, write_training
 from tests.reproduction.tables import cells
 from tools.results_doc import costs_table, epochs_table, fill, write_document
@@ -51,7 +51,7 @@ def test_epochs_come_from_the_log(tmp_path: Path) -> None:
 
 def test_every_fifth_of_many_epochs_is_listed_and_all_count(tmp_path: Path) -> None:
     write_training(tmp_path, "resnet50")
-    journal = Journal(tmp_path / "resnet50")  # replaces the log
+    journal = MetricsLog(tmp_path / "resnet50")  # replaces the log
     for epoch in range(1, 8):
         metrics = dict.fromkeys(("mIoU predicted-tags", "mIoU true-tags"), 60.0 if epoch == 6 else 50.0)
         journal.write("validation", 20 * epoch, epoch=epoch, loss=2.0, **metrics)

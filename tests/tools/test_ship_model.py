@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tagseg
-from tagseg.models.files import MODEL_FILE, read_notes
+from tagseg.models.serialization import MODEL_FILE, read_notes
 from tagseg.predict import InferenceSettings
 from tools import ship_model
 

@@ -1,18 +1,17 @@
-"""A run that takes a second."""
+"""A training run that takes a second."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from tagseg.data import ImageDataset, shapes
 from tagseg.data.split import hold_out
-from tagseg.models import Network
-from tagseg.models.network import batch_norms
-from tagseg.training.loop import fit
+from tagseg.models import ModelConfig, Network, build_network
+from tagseg.models.base import batch_norms
+from tagseg.training.loop import train_network
 from tagseg.training.recipe import Recipe
-from tagseg.training.start import build
 
 SETTINGS = [
     "model.backbone=test_resnet",
@@ -36,13 +35,13 @@ def small_data() -> tuple[ImageDataset, ImageDataset]:
     return hold_out(shapes(40, size=48), 0.2)
 
 
-def quiet_build(*arguments: Any) -> Network:
-    """A network in which nothing is random and every batch norm rests."""
-    network = build(*arguments)
+def build_deterministic(config: ModelConfig, classes: Sequence[str]) -> Network:
+    """Build a network without dropout and with frozen batch norms."""
+    network = build_network(config, classes)
     for module in network.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    network.resting_norms = lambda: batch_norms(network)  # type: ignore[method-assign]
+    network.frozen_norms = lambda: batch_norms(network)  # type: ignore[method-assign]
     return network
 
 
@@ -53,14 +52,14 @@ def run(
     workers: int = 0,
     checkpoint_steps: int = 500,
     stop_after: int | None = None,
-    quiet: bool = False,
+    deterministic: bool = False,
 ) -> Network:
-    """Train or go on; the network as it is at the end."""
+    """Train or resume, and return the network."""
     out.mkdir(exist_ok=True)
     train, validation = small_data()
     torch.manual_seed(0)
-    network = (quiet_build if quiet else build)(recipe.model, train.classes)
-    fit(
+    network = (build_deterministic if deterministic else build_network)(recipe.model, train.classes)
+    train_network(
         network,
         recipe,
         train,

@@ -1,36 +1,59 @@
 from pathlib import Path
 
+import pytest
 import torch
 
-from tagseg.models import Network
-from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from tagseg.training.start import build
+import tagseg
+from tagseg.errors import WeightsError
+from tagseg.models import Network, build_network
+from tagseg.models.serialization import CHECKPOINT_FILE
+from tagseg.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
 from tests.training.small import small_recipe
 
 
-def learner() -> tuple[Network, torch.optim.Optimizer]:
-    """Weights in the layout of training, and the optimiser that it uses on a GPU."""
+def make_network() -> tuple[Network, torch.optim.Optimizer]:
+    """A network in the memory layout of training, and the optimizer that training uses on a GPU."""
     torch.manual_seed(0)
-    network = build(small_recipe().model, ("dog", "sofa")).to(memory_format=torch.channels_last)
+    network = build_network(small_recipe().model, ("dog", "sofa")).to(memory_format=torch.channels_last)
     return network, torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, fused=True)
 
 
-def step(network: Network, optimiser: torch.optim.Optimizer) -> None:
-    torch.manual_seed(1)  # for the gate and dropout
-    optimiser.zero_grad()
+def step(network: Network, optimizer: torch.optim.Optimizer) -> None:
+    torch.manual_seed(1)  # of the gate and dropout
+    optimizer.zero_grad()
     network(torch.ones(2, 3, 48, 48).to(memory_format=torch.channels_last)).logits.square().mean().backward()
-    optimiser.step()
+    optimizer.step()
 
 
-def test_what_an_optimiser_remembers_comes_back_in_the_layout_of_the_weights(tmp_path: Path) -> None:
-    network, optimiser = learner()
-    step(network, optimiser)
-    save_checkpoint(tmp_path, network, optimiser, Progress(step=1))
-    again, optimiser_again = learner()
-    assert load_checkpoint(tmp_path, again, optimiser_again) == Progress(step=1)
-    for parameter, state in optimiser_again.state.items():
+def test_optimizer_state_is_restored_in_the_memory_layout_of_the_weights(tmp_path: Path) -> None:
+    network, optimizer = make_network()
+    step(network, optimizer)
+    save_checkpoint(tmp_path, network, optimizer, Progress(step=1))
+    restored, restored_optimizer = make_network()
+    assert load_checkpoint(tmp_path, restored, restored_optimizer) == Progress(step=1)
+    for parameter, state in restored_optimizer.state.items():
         assert state["momentum_buffer"].stride() == parameter.stride()
-    step(network, optimiser)
-    step(again, optimiser_again)
-    for expected, found in zip(network.parameters(), again.parameters(), strict=True):
-        assert torch.equal(found, expected)
+    step(network, optimizer)
+    step(restored, restored_optimizer)
+    for expected, parameter in zip(network.parameters(), restored.parameters(), strict=True):
+        assert torch.equal(parameter, expected)
+
+
+def test_damaged_checkpoints_are_named(tmp_path: Path) -> None:
+    network, optimizer = make_network()
+    (tmp_path / CHECKPOINT_FILE).write_bytes(b"not a checkpoint")
+    with pytest.raises(WeightsError, match=f"{CHECKPOINT_FILE} is not a readable file of weights"):
+        read_progress(tmp_path)
+    with pytest.raises(WeightsError, match=f"{CHECKPOINT_FILE} is not a readable file of weights"):
+        load_checkpoint(tmp_path, network, optimizer)
+    tagseg.save_model(network, tmp_path / CHECKPOINT_FILE)
+    with pytest.raises(WeightsError, match="is not a checkpoint of this version"):
+        read_progress(tmp_path)
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    network, optimizer = make_network()
+    save_checkpoint(tmp_path, network, optimizer, Progress(step=1))
+    other = build_network(small_recipe("model.width=32").model, ("dog", "sofa"))
+    with pytest.raises(WeightsError, match="does not belong to this run's network"):
+        load_checkpoint(tmp_path, other, torch.optim.SGD(other.parameters(), lr=0.1))

@@ -1,7 +1,7 @@
-"""A refactoring gives the same losses under the same seed.
+"""A refactoring must not change the losses of a seeded run.
 
-`python -m tests.training.test_expected_losses` writes the expected file anew, after a change that is meant to change
-the results.
+`python -m tests.training.test_expected_losses` writes the expected file, after a change that is meant to change the
+results.
 """
 
 import json
@@ -13,42 +13,48 @@ import pytest
 import torch
 
 import tagseg
-from tagseg.training.journal import read_journal
+from tagseg.training.logging import read_metrics
 
 EXPECTED = Path(__file__).parent / "expected" / "losses.json"
 STEPS = 50
+# Over 50 steps, losses differ by 1e-4 between processors; one image of 80 may pass a threshold, or two change ranks.
+TOLERANCES = {"supervised": 0.03, "mAP": 1.0}
 
 
 def measured_losses(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Fifty seeded steps on generated images, on one CPU thread: 20 of classification, 30 of the joint objective."""
+    """Losses of fifty seeded steps on generated images: 20 of classification, 30 of both losses."""
     tagseg.train(
         "shapes:88",
         out,
         recipe="shapes",
-        changes=["training.epochs=10", "training.classification_epochs=4", "training.precision=fp32"],
+        epochs=10,
+        classification_epochs=4,
+        precision="fp32",
+        lr=1e-4,  # larger steps amplify the rounding errors by which processors differ
         val=tagseg.DataSource("shapes:16", split="val"),
         workers=0,
     )
-    wanted = {
+    fields = {
         "train": ("step", "loss", "classification", "segmentation", "supervised"),
         "validation": ("step", "loss", "classification", "mAP"),
     }
     return {
-        kind: [{key: line[key] for key in keys} for line in read_journal(out) if line["kind"] == kind]
-        for kind, keys in wanted.items()
+        kind: [{key: line[key] for key in keys} for line in read_metrics(out) if line["kind"] == kind]
+        for kind, keys in fields.items()
     }
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the expected losses are a CPU's")
-def test_losses_of_a_seeded_run_are_the_committed_ones(tmp_path: Path) -> None:
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the expected losses are those of a CPU")
+def test_losses_of_a_seeded_run_are_unchanged(tmp_path: Path) -> None:
     expected = json.loads(EXPECTED.read_text())
     measured = measured_losses(tmp_path / "run")
     assert measured["train"][-1]["step"] == STEPS
     for kind, lines in expected.items():
         assert len(measured[kind]) == len(lines)
         for line, reference in zip(measured[kind], lines, strict=True):
-            # Other processors multiply in another order: 50 steps let that grow to about 1e-4.
-            assert line == pytest.approx(reference, rel=2e-3, abs=2e-3), f"{kind}, step {reference['step']}"
+            for field, value in reference.items():
+                tolerance = TOLERANCES.get(field, 5e-4)
+                assert line[field] == pytest.approx(value, abs=tolerance), f"{kind}, step {reference['step']}, {field}"
 
 
 if __name__ == "__main__":

@@ -21,47 +21,47 @@ def test_reference(reference: Reference) -> None:
 
 def test_classification_loss_is_equation_6() -> None:
     scores, labels = torch.randn(3, 5), torch.randint(0, 2, (3, 5)).float()
-    by_hand = -(labels * scores.sigmoid().log() + (1 - labels) * (1 - scores.sigmoid()).log()).mean()
-    assert tagseg.classification_loss(scores, labels).item() == pytest.approx(by_hand.item(), rel=1e-5)
+    expected = -(labels * scores.sigmoid().log() + (1 - labels) * (1 - scores.sigmoid()).log()).mean()
+    assert tagseg.classification_loss(scores, labels).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_weighted_as_in_the_supplement() -> None:
+def test_weights_are_those_of_the_supplement() -> None:
     """Pixel losses times q_c = (M - M_c) / (1 + M), by hand, at equal sizes."""
     logits = torch.randn(1, 3, 4, 5)
     pseudo = torch.randint(-1, 3, (1, 4, 5))
     pseudo[0, 0, :3] = torch.tensor([0, 1, 2])
     total = (pseudo >= 0).sum()
-    by_hand = torch.zeros(())
+    expected = torch.zeros(())
     for y in range(4):
         for x in range(5):
             label = int(pseudo[0, y, x])
             if label >= 0:
                 weight = (total - (pseudo == label).sum()) / (1 + total)
-                by_hand -= weight * logits[0, :, y, x].log_softmax(0)[label] / 20
+                expected -= weight * logits[0, :, y, x].log_softmax(0)[label] / 20
     assert tagseg.self_supervised_loss(logits, pseudo, torch.ones(1, 2)).item() == pytest.approx(
-        by_hand.item(), rel=1e-5
+        expected.item(), rel=1e-5
     )
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000))
-def test_zero_exactly_for_images_whose_classes_are_not_all_there(seed: int) -> None:
+def test_loss_is_zero_exactly_for_images_with_missing_classes(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(4, 4, 5, 6, generator=generator)
     pseudo = torch.randint(-1, 4, (4, 2, 2), generator=generator)
     labels = torch.randint(0, 2, (4, 3), generator=generator).float()
     losses = tagseg.self_supervised_loss(logits, pseudo, labels, reduction="none")
     for loss, image, tags in zip(losses, pseudo, labels, strict=True):
-        wanted = {0, *(1 + int(index) for index in tags.nonzero())}
-        found = {int(value) for value in image.unique()} - {tagseg.IGNORE}
-        balanced_away = len(found) == 1  # one class alone has weight 0
-        assert (loss > 0) == (wanted == found and not balanced_away)
+        tagged = {0, *(1 + int(index) for index in tags.nonzero())}
+        labeled = {int(value) for value in image.unique()} - {tagseg.IGNORED}
+        balanced_away = len(labeled) == 1  # one class alone has weight 0
+        assert (loss > 0) == (tagged == labeled and not balanced_away)
 
 
-def test_papers_weighting_counts_supervised_pixels() -> None:
+def test_weighting_of_the_paper_counts_labeled_pixels() -> None:
     logits = torch.randn(3, 2, 4, 4)
-    pseudo = torch.full((3, 4, 4), tagseg.IGNORE)
-    pseudo[0, :1], pseudo[0, 1] = 0, 1  # 8 supervised pixels
+    pseudo = torch.full((3, 4, 4), tagseg.IGNORED)
+    pseudo[0, :1], pseudo[0, 1] = 0, 1  # 8 labeled pixels
     pseudo[1, 0, 0], pseudo[1, 0, 1] = 0, 1  # 2 of them
     pseudo[2] = 0  # rejected: its class has no pixel
     labels = torch.ones(3, 1)
@@ -73,9 +73,9 @@ def test_papers_weighting_counts_supervised_pixels() -> None:
 
 
 @pytest.mark.parametrize("weighting", ["reference", "paper"])
-def test_gradient_is_finite_for_all_ignored_crops(weighting: str) -> None:
+def test_gradient_is_zero_if_all_pixels_are_ignored(weighting: str) -> None:
     logits = (1e4 * torch.randn(2, 3, 4, 4)).requires_grad_()
-    pseudo = torch.full((2, 8, 8), tagseg.IGNORE)
+    pseudo = torch.full((2, 8, 8), tagseg.IGNORED)
     loss = tagseg.self_supervised_loss(logits, pseudo, torch.ones(2, 2), weighting=weighting)
     loss.backward()
     assert loss == 0
@@ -83,7 +83,7 @@ def test_gradient_is_finite_for_all_ignored_crops(weighting: str) -> None:
     assert (logits.grad == 0).all()
 
 
-def test_enlarges_the_logits() -> None:
+def test_logits_are_enlarged() -> None:
     logits, pseudo = torch.randn(1, 2, 3, 3), torch.randint(0, 2, (1, 9, 9))
     large = F.interpolate(logits, (9, 9), mode="bilinear", align_corners=True)
     labels = torch.ones(1, 1)

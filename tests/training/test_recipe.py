@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tagseg.training.recipe import Recipe, recipe_names
-from tagseg.training.start import build
+from tagseg.errors import ConfigError
+from tagseg.models import ModelConfig, build_network
+from tagseg.training.recipe import Recipe, describe_settings, recipe_names
 
 PAPER = ["wideresnet38", "vgg16", "resnet50", "resnet101"]
 
@@ -13,7 +14,7 @@ def test_every_recipe_is_valid(name: str) -> None:
     assert isinstance(Recipe.load(name), Recipe)
 
 
-def test_the_papers_settings() -> None:
+def test_recipes_have_the_settings_of_the_paper() -> None:
     main = Recipe.load("wideresnet38")
     assert (main.transforms.crop, main.training.lr, main.training.epochs) == (321, 0.001, 24)
     assert (main.model.psi, main.model.penalty_p, main.model.penalty_lambda) == (0.3, 3, 0.01)
@@ -37,12 +38,7 @@ def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() ->
     assert Recipe.load("focal-p5-lambda0.1").model.penalty_lambda == 0.1
 
 
-def test_the_default_list_is_a_handful_for_users() -> None:
-    assert recipe_names() == ["compact", "default", "mobilenetv2", "shapes", "wideresnet38"]
-    assert not any("seed" in name for name in recipe_names(all=True))
-
-
-def test_changes_are_typed() -> None:
+def test_assignments_are_typed() -> None:
     recipe = Recipe.load(
         "default",
         ["model.gate=none", "training.lr=0.01", "pseudo_labels.dilations=[1, 2]", "model.pretrained=w.safetensors"],
@@ -51,7 +47,7 @@ def test_changes_are_typed() -> None:
     assert recipe.model.pretrained == "w.safetensors"
 
 
-def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+def test_a_recipe_file_extends_its_base(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('base = "vgg16"\n[training]\nepochs = 3\n')
     recipe = Recipe.load(path)
@@ -92,7 +88,58 @@ def test_a_file_with_unknown_settings_is_refused(tmp_path: Path) -> None:
         Recipe.load(path)
 
 
-def test_without_pretrained_weights_everything_learns() -> None:
+def test_all_layers_are_trained_without_pretrained_weights() -> None:
     recipe = Recipe.load("resnet50", ["model.pretrained=false"])
-    network = build(recipe.model, ("a", "b"))
+    network = build_network(recipe.model, ("a", "b"))
     assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_settings_are_changed_by_name() -> None:
+    recipe = Recipe.load("default", {"epochs": 5, "model": {"gate": "none", "width": 64}, "training.lr": 0.01})
+    assert (recipe.training.epochs, recipe.training.lr) == (5, 0.01)
+    assert (recipe.model.gate, recipe.model.width, recipe.model.backbone) == ("none", 64, "resnet50")
+    assert Recipe.load(recipe) == recipe
+    assert Recipe.load(recipe, ["training.epochs=20"]).training.epochs == 20
+    assert recipe.with_settings({"model": ModelConfig(backbone="vgg16")}).model == ModelConfig(backbone="vgg16")
+    assert recipe.with_settings({"dilations": (1, 2)}).pseudo_labels.dilations == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 8}, "'batch_size' is ambiguous; use one of training.batch_size, validation.batch_size"),
+        ({"epoch": 8}, "unknown setting 'epoch'; known: .*Did you mean 'epochs'"),
+        ({"model": {"gat": "none"}}, "unknown setting 'model.gat'; known: .*Did you mean 'model.gate'"),
+        ({"model": 3}, "model is a section of settings and needs a dictionary, got 3"),
+        ({"gate": "non"}, "unknown model.gate 'non'; known: .*Did you mean 'none'"),
+        ({"gci": "papers"}, "gci must be true, false or 'paper', got 'papers'"),
+        ({"class_names": ["a"]}, "unknown setting 'class_names'"),
+        ({"model": {"stride_on": "conv1"}}, "unknown setting 'model.stride_on'"),
+        ({"epochs": "many"}, "setting training.epochs='many': input should be a valid integer"),
+    ],
+)
+def test_wrong_settings_are_one_line(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        Recipe.load("default", settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_recipe_is_read_back_from_toml(tmp_path: Path) -> None:
+    recipe = Recipe.load("cam-vgg16", {"epochs": 3})
+    (tmp_path / "mine.toml").write_text(recipe.to_toml())
+    assert Recipe.load(tmp_path / "mine.toml") == recipe
+    assert Recipe.parse(recipe.to_dict()) == recipe
+
+
+def test_a_recipe_based_on_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text('base = "mine.toml"')
+    with pytest.raises(ConfigError, match="recipe mine.toml is based on itself"):
+        Recipe.load("mine.toml")
+
+
+def test_every_setting_is_described() -> None:
+    settings = describe_settings()
+    assert all(meaning for _, meaning in settings.values())
+    assert settings["model.finetune"][0] == "auto"
+    assert "model.class_names" not in settings

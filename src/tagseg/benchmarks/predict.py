@@ -15,8 +15,8 @@ from tagseg.benchmarks.timing import Measurements, Row, Table, Variant, compare,
 from tagseg.data import DataSource
 from tagseg.data.images import Pixels
 from tagseg.evaluation.evaluate import evaluate, images_with_masks
+from tagseg.models.base import Network
 from tagseg.models.build import build_model
-from tagseg.models.network import Network
 from tagseg.predict.predictor import Predictor, load
 from tagseg.predict.settings import InferenceSettings
 

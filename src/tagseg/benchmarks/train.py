@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -20,14 +19,14 @@ from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, grow
 from tagseg.data import ImageDataset
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.models import Network, build_model
-from tagseg.training.augment import TrainingImages, finish
-from tagseg.training.jitter import draw_jitter
-from tagseg.training.loop import compiled
+from tagseg.training.distributed import cudnn_benchmark
+from tagseg.training.loop import compile_network
 from tagseg.training.losses import classification_loss, self_supervised_loss
-from tagseg.training.objective import Tags, objective
-from tagseg.training.pseudo import pseudo_labels
+from tagseg.training.objective import BatchLabels, compute_losses
+from tagseg.training.pseudo_labels import pseudo_labels
 from tagseg.training.recipe import Recipe
-from tagseg.training.sampling import Schedule
+from tagseg.training.sampler import ResumableBatchSampler
+from tagseg.training.transforms import TrainingImages, draw_jitter, finish_batch
 
 _CLASSES = [f"class {k}" for k in range(20)]  # as many as VOC has
 _FILES = 192
@@ -125,16 +124,16 @@ class TrainingSteps:
     @property
     def compiled(self) -> Callable[[], None]:
         """The step of `tagseg train` with a compiled network."""
-        return partial(self._step, compiled(self.network, graph=True))
+        return partial(self._step, compile_network(self.network, graph=True))
 
     def _step(self, network: nn.Module) -> None:
-        with _cudnn_benchmark():
+        with cudnn_benchmark(True):
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-                losses = objective(
+                losses = compute_losses(
                     network,
-                    finish(self.crops, self.draws, self.recipe.transforms, self.device),
-                    Tags.of(self.labels, self.device),
-                    normalise=self.network.normalise,
+                    finish_batch(self.crops, self.draws, self.recipe.transforms, self.device),
+                    BatchLabels.on_device(self.labels, self.device),
+                    normalize=self.network.normalize,
                     settings=self.recipe.pseudo_labels,
                 )
             self._update(losses.total)
@@ -144,7 +143,7 @@ class TrainingSteps:
         labels = self.labels.to(self.device)
         images = self.crops.float() / 255
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            out = self.network(self.network.normalise(images), full_size=False)
+            out = self.network(self.network.normalize(images), full_size=False)
             with torch.no_grad():
                 small = F.interpolate(images, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
                 refined = published_pamr(small, out.masks.detach())
@@ -157,17 +156,6 @@ class TrainingSteps:
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-
-
-@contextmanager
-def _cudnn_benchmark() -> Iterator[None]:
-    """Let cuDNN choose its fastest algorithms, as `tagseg train` does."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 def _measure_loader() -> Table:
@@ -193,7 +181,7 @@ def _measure_loader() -> Table:
 
 def _epochs(data: ImageDataset, workers: int) -> Iterator[None]:
     """Load the dataset once for each step of the iterator, with persistent workers."""
-    schedule = Schedule(len(data), 16, epochs=_EPOCHS)
+    schedule = ResumableBatchSampler(len(data), 16, epochs=_EPOCHS)
     loader = DataLoader(
         TrainingImages(data, Recipe.load("default").transforms, 0), batch_sampler=schedule, num_workers=workers
     )

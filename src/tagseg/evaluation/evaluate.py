@@ -17,7 +17,7 @@ from tagseg.data.masks import Mask, MaskDataset
 from tagseg.errors import DataError
 from tagseg.evaluation.metrics import ConfusionMatrix
 from tagseg.evaluation.result import Evaluation
-from tagseg.models.network import Network
+from tagseg.models.base import Network
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS, ClassRules, Segmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
@@ -35,7 +35,8 @@ def evaluate(
     *,
     tta: bool = False,
     crf: bool = False,
-    progress: bool = True,
+    batch_size: int | None = None,
+    progress: bool = False,
 ) -> Evaluation:
     """Evaluate a model on images with ground-truth masks; the network runs once per image for both protocols.
 
@@ -47,6 +48,7 @@ def evaluate(
         masks: Ground truth, opened with the same arguments; images without a mask are left out and counted.
         tta: Test-time augmentation, as in the paper.
         crf: Refine by a dense CRF, for each protocol apart.
+        batch_size: Images of one size that run together.
         progress: Show a progress bar.
     """
     predictor = as_predictor(model)
@@ -60,6 +62,7 @@ def evaluate(
         lambda index: {PREDICTED_TAGS: threshold_rule, TRUE_TAGS: labels_rule(data.labels[index])},
         tta=tta,
         crf=crf,
+        batch_size=batch_size,
         progress=progress,
     )
     confusion = {protocol: ConfusionMatrix(num_classes) for protocol in PROTOCOLS}
@@ -97,6 +100,7 @@ def segment_with_masks(
     tta: bool,
     crf: bool,
     keep_probs: bool = False,
+    batch_size: int | None = None,
     progress: bool,
 ) -> Iterator[EvaluatedImage]:
     """Segment all images that have a ground-truth mask.
@@ -109,6 +113,7 @@ def segment_with_masks(
         tta: Test-time augmentation.
         crf: Refine by a dense CRF.
         keep_probs: Keep the merged masks of every image; otherwise only where the ground truth has another size.
+        batch_size: Images of one size that run together.
         progress: Show a progress bar.
     """
     indices = images_with_masks(predictor, data, masks)
@@ -120,7 +125,9 @@ def segment_with_masks(
     samples = read_ahead(read, indices, size=lambda sample: sample.image.nbytes + sample.key.nbytes)
     tracked = track(samples, "Evaluating", len(indices), console=Console(stderr=True), disable=not progress)
     settings = predictor.settings.for_tta(tta)
-    for sample, result in run_pipeline(predictor.engine, tracked, settings, crf=crf, batch_size=_BATCH_SIZE):
+    for sample, result in run_pipeline(
+        predictor.engine, tracked, settings, crf=crf, batch_size=batch_size or _BATCH_SIZE
+    ):
         yield EvaluatedImage(result.segmentations, sample.key)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tagseg.evaluation.metrics import ConfusionMatrix, Floats, mean
-from tagseg.predict.settings import InferenceSettings
+from tagseg.predict.settings import THRESHOLD_ORIGINS, InferenceSettings
 
 EVALUATION_FILE = "evaluation.json"
 _METRICS = ("iou", "precision", "recall")
@@ -135,7 +135,7 @@ class Evaluation:
         without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
             f"{self.images} images{without}; scales {scales}{' with flips' if settings.flip else ''}; "
-            f"CRF {'on' if self.crf else 'off'}; thresholds {reach}, chosen on {settings.thresholds_from}",
+            f"CRF {'on' if self.crf else 'off'}; thresholds {reach} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
             f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():

@@ -20,7 +20,7 @@ from tagseg.evaluation.evaluate import (
     segment_with_masks,
 )
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
-from tagseg.models.network import Network
+from tagseg.models.base import Network
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS, ClassRules
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import InferenceSettings
@@ -54,7 +54,7 @@ def tune_on_masks(
     thresholds: Sequence[float] = _THRESHOLDS,
     tta: bool = False,
     crf: bool = False,
-    progress: bool = True,
+    progress: bool = False,
 ) -> MaskTuning:
     """Find the threshold, one for all classes, with the best mean IoU under `predicted-tags`.
 
@@ -88,7 +88,7 @@ def best_background(
     *,
     protocol: str = TRUE_TAGS,
     tta: bool = False,
-    progress: bool = True,
+    progress: bool = False,
 ) -> MaskTuning:
     """Find the background value of a CAM with the best mean IoU: a fair baseline is a baseline at its best.
 

@@ -1,13 +1,13 @@
-"""The networks: pure torch, no training code."""
+"""The networks, in plain torch.nn, with their weights and files. No training code."""
 
-from tagseg.models.build import build_cam, build_model
+from tagseg.models.base import Network, Segmentation
+from tagseg.models.build import build_cam, build_model, build_network
 from tagseg.models.cam import CAM
 from tagseg.models.config import ModelConfig
-from tagseg.models.files import load_model, save_model
-from tagseg.models.network import Network, Segmentation
 from tagseg.models.pooling import focal_penalty, ngwp
 from tagseg.models.reference import load_reference_checkpoint
 from tagseg.models.segmenter import Segmenter
+from tagseg.models.serialization import load_model, save_model
 
 __all__ = [
     "CAM",
@@ -17,6 +17,7 @@ __all__ = [
     "Segmenter",
     "build_cam",
     "build_model",
+    "build_network",
     "focal_penalty",
     "load_model",
     "load_reference_checkpoint",

@@ -1,84 +1,158 @@
-"""Everything that says which network to build. It is saved with every model, so that one file is enough to load it."""
+"""The options of a network: the recipe's [model] section, the network's `config`, and a saved file's metadata."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Literal
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
-from tagseg.errors import unknown_name
-from tagseg.models.gate import GATES
-from tagseg.models.pooling import PENALTIES, POOLINGS
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-METHODS = ("single-stage", "cam")
+from tagseg.errors import ConfigError, TagsegError, unknown_name
+
+# Fields that follow from the data or from a file of weights, and that a recipe cannot set.
+SET_BY_BUILDING = ("class_names", "in_channels", "stride_on")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The settings of one network; `build_model` and `build_cam` explain each.
+class Settings(BaseModel):
+    """Frozen settings; unknown names are refused, and every field has a docstring."""
 
-    `finetune` and `gci` are resolved here: a saved configuration leaves nothing open.
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Validate settings.
+
+        Raises:
+            ConfigError: It names the first invalid setting in one line.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _first_error(cls, error) from None
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Names of all settings; those of nested sections as `section.field`."""
+        names = []
+        for name, field in cls.model_fields.items():
+            section = field.annotation
+            if isinstance(section, type) and issubclass(section, Settings):
+                names += [f"{name}.{nested}" for nested in section.setting_names()]
+            else:
+                names.append(name)
+        return names
+
+
+class ModelConfig(Settings):
+    """Options of a network.
+
+    None means automatic; `resolve` replaces it, so that a network's own `config` and a saved one leave nothing None.
     """
 
-    backbone: str
-    class_names: tuple[str, ...]
-    method: str = "single-stage"
-    in_channels: int = 3
-    pooling: str = "ngwp"
-    penalty: str = "focal"
-    penalty_p: float = 3.0
-    penalty_lambda: float = 0.01
-    gate: str = "stochastic"
-    psi: float = 0.3
-    gci: bool | Literal["paper"] = True
-    width: int = 256
-    background: float = 0.1
-    finetune: bool = True
-    stride_on: str = "conv2"
+    method: Literal["single-stage", "cam"] = "single-stage"
+    """Method: single-stage (the paper's), or cam (the baseline)."""
+    backbone: str = "resnet50"
+    """Backbone: resnet50, resnet101, vgg16 or wideresnet38 as in the paper, or the name of a timm CNN."""
+    pretrained: bool | str = True
+    """Backbone weights: ImageNet (true, downloaded), random (false), the name of torchvision weights, or a file."""
+    finetune: bool | None = None
+    """Freeze the backbone's first layers and batch norms and use a lower learning rate; auto: if pretrained."""
+    pooling: Literal["ngwp", "gap", "max", "lse", "gwp"] = "ngwp"
+    """Pooling of pixel scores: ngwp (Eq. 3); for comparison gap (Eq. 1), max, lse or gwp."""
+    penalty: Literal["focal", "plain", "none"] = "focal"
+    """Size penalty: focal (Eq. 5), plain (Eq. 4) or none."""
+    penalty_p: float = Field(default=3.0, ge=0)
+    """Exponent p of the focal penalty; higher values penalize only smaller masks."""
+    penalty_lambda: float = Field(default=0.01, gt=0)
+    """Lambda of the size penalty; the penalty of an empty mask is log(lambda)."""
+    gate: Literal["stochastic", "stochastic-pixel", "deterministic", "none"] = "stochastic"
+    """Gate for shallow features: stochastic (Eq. 9), stochastic-pixel (one draw a pixel), deterministic or none."""
+    psi: float = Field(default=0.3, ge=0, lt=1)
+    """Mixing rate of the gate: the share of shallow features."""
+    gci: bool | Literal["paper"] | None = None
+    """Global Cue Injection (Eq. 11): true, false, or paper for the paper's formula; auto: if there is a gate."""
+    width: int = Field(default=256, ge=16)
+    """Channels of the ASPP and the decoder; fewer are faster and less accurate."""
+    background: float = Field(default=0.1, ge=0)
+    """Constant background score of cam; a class must exceed it to win a pixel."""
+    in_channels: int = Field(default=3, ge=1)
+    """Channels of the images; cannot be set in a recipe."""
+    stride_on: Literal["conv1", "conv2"] = "conv2"
+    """Strided convolution of a ResNet's blocks; comes with its weights, cannot be set in a recipe."""
+    class_names: tuple[str, ...] = ()
+    """Class names without the background; come with the data, cannot be set in a recipe."""
 
-    def __post_init__(self) -> None:
-        for kind, value, known in (
-            ("method", self.method, METHODS),
-            ("pooling", self.pooling, POOLINGS),
-            ("penalty", self.penalty, PENALTIES),
-            ("gate", self.gate, GATES),
-        ):
-            if value not in known:
-                raise unknown_name(kind, value, known)
-        if self.gci not in (True, False, "paper"):
-            raise ValueError(f"gci must be True, False or 'paper', got {self.gci!r}")
-        if not self.class_names:
-            raise ValueError("classes must be 1 or more (the background is not counted), got 0")
-        if self.width < 16:
-            raise ValueError(f"width must be 16 or more, got {self.width}")
+    @field_validator("gci", mode="before")
+    @classmethod
+    def _check_gci(cls, value: object) -> object:
+        if value not in (True, False, None, "paper"):
+            raise ConfigError(f"gci must be true, false or 'paper', got {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_gate(self) -> Self:
         if self.gate == "none" and self.gci:
-            raise ValueError("gci needs a gate: without one the shallow features are not used; pass gci=False")
+            raise ConfigError("gci needs a gate: without one the shallow features are not used; set gci to false")
+        return self
 
     @property
     def classes(self) -> int:
-        """How many classes there are, without the background."""
+        """Number of classes without the background."""
         return len(self.class_names)
 
+    def resolve(self) -> Self:
+        """Replace automatic values; the result is the config of a built network.
+
+        Its `pretrained` is False: the network, and its file, hold all weights.
+        """
+        return self.model_copy(
+            update={
+                "finetune": bool(self.pretrained) if self.finetune is None else self.finetune,
+                "gci": self.gate != "none" if self.gci is None else self.gci,
+                "pretrained": False,
+            }
+        )
+
     def to_json(self) -> str:
-        """One line of JSON."""
-        return json.dumps(asdict(self))
+        """One line of JSON, for a file's metadata."""
+        return self.model_dump_json()
 
     @classmethod
-    def from_json(cls, text: str) -> "ModelConfig":
-        """The configuration that `to_json` wrote; an unknown field fails and names the nearest."""
-        values = json.loads(text)
-        known = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise unknown_name("model setting", name, known)
-        return cls(**{**values, "class_names": tuple(values["class_names"])})
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote; missing fields have their defaults."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise ConfigError("the model configuration is not a JSON object")
+        return cls.parse({"pretrained": False, **values})
 
 
 def name_classes(classes: int | Sequence[str]) -> tuple[str, ...]:
-    """The classes' names; `class 1`, `class 2` ... where only their number is known."""
-    if isinstance(classes, int):
-        return tuple(f"class {number}" for number in range(1, classes + 1))
+    """Class names; `class 1`, `class 2` and so on if only their number is given."""
     if isinstance(classes, str):
-        raise ValueError(f"classes must be a number or a list of names, got the text {classes!r}")
-    if repeated := sorted({name for name in classes if list(classes).count(name) > 1}):
-        raise ValueError(f"class names must differ, got {repeated[0]!r} more than once")
-    return tuple(classes)
+        raise ConfigError(f"classes must be a number or a list of names, got the text {classes!r}")
+    names = [f"class {number}" for number in range(1, classes + 1)] if isinstance(classes, int) else list(classes)
+    if not names:
+        raise ConfigError("classes must be 1 or more (the background is not counted), got 0")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"class names must differ, got {repeated[0]!r} more than once")
+    return tuple(names)
+
+
+def _first_error(settings: type[Settings], error: ValidationError) -> TagsegError:
+    """First validation error in one line."""
+    first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, TagsegError):
+        return cause
+    # Pydantic appends the tried type to the location of a union's errors.
+    known = {part for name in settings.setting_names() for part in name.split(".")}
+    location = [str(part) for part in first["loc"]]
+    name = ".".join(part for part in location if part in known or part.isdigit())
+    if first["type"] == "extra_forbidden":
+        return unknown_name("setting", ".".join(location), settings.setting_names())
+    if first["type"] == "literal_error":
+        return unknown_name(name, first["input"], re.findall(r"'([^']*)'", first["ctx"]["expected"]))
+    return ConfigError(f"setting {name}={first['input']!r}: {first['msg'].lower()}")

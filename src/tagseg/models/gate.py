@@ -1,4 +1,4 @@
-"""The gate that mixes deep and shallow features (Sec. 3.4), and the global cues given to the shallow ones."""
+"""The gate that mixes deep and shallow features (Sec. 3.4), and Global Cue Injection for the shallow ones."""
 
 import torch
 import torch.nn.functional as F
@@ -6,13 +6,15 @@ from torch import Tensor, nn
 
 from tagseg.errors import unknown_name
 
+GATES = ("stochastic", "stochastic-pixel", "deterministic", "none")
+
 
 class StochasticGate(nn.Module):
-    """Stochastic Gate (Eq. 9 and 10): training draws deep or shallow features, with the deep ones as the mean.
+    """Stochastic Gate (Eq. 9 and 10): training samples deep or shallow features; their expectation is the deep ones.
 
     Args:
-        psi: the mixing rate, the share of the shallow features.
-        per_pixel: one draw for all channels of a pixel, as the paper words it; by default every element has its own.
+        psi: Mixing rate, the share of shallow features.
+        per_pixel: Draw once for all channels of a pixel, as the paper describes it, instead of for every element.
     """
 
     def __init__(self, psi: float = 0.3, *, per_pixel: bool = False) -> None:
@@ -23,19 +25,19 @@ class StochasticGate(nn.Module):
     def forward(self, deep: Tensor, shallow: Tensor) -> Tensor:
         """Mix two feature maps of one shape, [B, C, h, w]."""
         if not self.training:
-            return torch.lerp(deep, shallow, self.psi)
+            return torch.lerp(deep, shallow, self.psi)  # Eq. 10
         draws = torch.empty_like(deep[:, :1] if self.per_pixel else deep)
         take_shallow = draws.bernoulli_(self.psi).bool()
-        shifted = (deep - self.psi * shallow) / (1 - self.psi)  # so that the mean over the draws is `deep`
-        return torch.where(take_shallow, shallow, shifted)
+        shifted = (deep - self.psi * shallow) / (1 - self.psi)  # its expectation over the draws is `deep`
+        return torch.where(take_shallow, shallow, shifted)  # Eq. 9
 
     def extra_repr(self) -> str:
-        """Shown by print(model)."""
+        """Options, for print(model)."""
         return f"psi={self.psi}, per_pixel={self.per_pixel}"
 
 
 class DeterministicGate(nn.Module):
-    """The gate without chance (Table 1c): the weighted sum of Eq. 10 in training too."""
+    """Gate without sampling (Table 1c): the weighted sum of Eq. 10 in training too."""
 
     def __init__(self, psi: float = 0.3) -> None:
         super().__init__()
@@ -43,14 +45,11 @@ class DeterministicGate(nn.Module):
 
     def forward(self, deep: Tensor, shallow: Tensor) -> Tensor:
         """Mix two feature maps of one shape, [B, C, h, w]."""
-        return torch.lerp(deep, shallow, self.psi)
-
-
-GATES = ("stochastic", "stochastic-pixel", "deterministic", "none")
+        return torch.lerp(deep, shallow, self.psi)  # Eq. 10
 
 
 def build_gate(name: str, psi: float) -> nn.Module | None:
-    """A gate by name; `none` leaves the deep features alone."""
+    """Gate by name; `none` is None."""
     if name not in GATES:
         raise unknown_name("gate", name, GATES)
     if name == "none":
@@ -61,13 +60,13 @@ def build_gate(name: str, psi: float) -> nn.Module | None:
 
 
 class GlobalCueInjection(nn.Module):
-    """Global Cue Injection (Eq. 11): shallow features, scaled and shifted by what the deep ones see in the image.
+    """Global Cue Injection (Eq. 11): shallow features, scaled and shifted by global cues of the deep ones.
 
     Args:
-        shallow_channels: channels of the skip feature.
-        channels: channels of the deep features and of the result.
-        instance_moments: normalise by each image's own moments and scale by z, as the paper has it; by default
-            a batch norm without parameters normalises, and the scale is z + 1, as the published network does.
+        shallow_channels: Channels of the shallow features.
+        channels: Channels of the deep features and of the result.
+        instance_moments: Normalize by each image's moments and scale by z, as in the paper. By default a batch norm
+            without parameters normalizes, and the scale is z + 1, as in the published code.
     """
 
     def __init__(self, shallow_channels: int, channels: int = 256, *, instance_moments: bool = False) -> None:
@@ -79,27 +78,30 @@ class GlobalCueInjection(nn.Module):
         self.scale_offset = 0.0 if instance_moments else 1.0
 
     def forward(self, shallow: Tensor, deep: Tensor) -> Tensor:
-        """Shallow features [B, S, h, w] and deep ones [B, C, h, w] to enriched shallow ones [B, C, h, w]."""
+        """Enrich shallow features [B, S, h, w] by deep ones [B, C, h, w], to [B, C, h, w]."""
         conv, norm, relu = self.cues
-        # The ReLU of the largest value is the largest value of the ReLU, and one of it suffices.
-        scale, shift = relu(self._largest(norm(conv(deep)))).chunk(2, dim=1)
+        # ReLU and maximum commute, and after the maximum there is only one value to rectify.
+        scale, shift = relu(self._global_max(norm(conv(deep)))).chunk(2, dim=1)
         shallow = self.norm(self.shallow(shallow))
-        return self.merge(F.relu(shallow * (scale + self.scale_offset) + shift))  # type: ignore[no-any-return]
+        return self.merge(F.relu(shallow * (scale + self.scale_offset) + shift))  # type: ignore[no-any-return]  # Eq. 11
 
-    def _largest(self, maps: Tensor) -> Tensor:
-        """The largest value of each map, [B, C, h, w] to [B, C, 1, 1]."""
+    def _global_max(self, maps: Tensor) -> Tensor:
+        """Maximum of each map, [B, C, h, w] to [B, C, 1, 1]."""
         if not self.training:
             return maps.amax((2, 3), keepdim=True)  # faster
-        # The gradient of `amax` goes to all places that equal it. A compiled network compares values that it has not
-        # rounded with one that it has, finds none, and divides by nothing; so the place is kept. Channels come last, so
-        # that the gradient lies in memory as the maps do.
+        # The gradient of `amax` goes to all elements that equal the maximum. Compiled in half precision, unrounded
+        # elements are compared with a rounded maximum, none is equal, and the gradient is NaN; `max` keeps the index.
+        # Channels come last so that the gradient has the memory layout of the maps.
         return maps.permute(0, 2, 3, 1).flatten(1, 2).max(1).values[..., None, None]
 
 
-def conv_norm_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
-    """A convolution without bias, batch norm, ReLU: the brick of every new part of the network."""
+def conv_norm_relu(inputs: int, outputs: int, kernel: int, *, dilation: int = 1) -> nn.Sequential:
+    """Convolution without bias, batch norm and ReLU; the size stays."""
+    padding = kernel // 2 * dilation
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+        nn.Conv2d(inputs, outputs, kernel, padding=padding, dilation=dilation, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(),
     )
 
 

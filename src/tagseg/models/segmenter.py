@@ -1,39 +1,30 @@
-"""The method's network: DeepLabv3+ with a gate, whose class scores come out of its own masks (Fig. 3 and 5)."""
+"""The network of the method: DeepLabv3+ with a gate, and class scores pooled from its masks (Fig. 3 and 5)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.models.segmentation.deeplabv3 import ASPP
 
 from tagseg.models.backbones import Backbone
+from tagseg.models.base import Network, Segmentation, batch_norms, enlarge, enlarge_in_training, full_precision
 from tagseg.models.config import ModelConfig
 from tagseg.models.gate import GlobalCueInjection, build_gate, conv_norm_relu
-from tagseg.models.network import Network, Segmentation, batch_norms, enlarge, enlarge_in_training, full_precision
 from tagseg.models.pooling import POOLINGS, build_penalty, with_background
 
 _ASPP_RATES = (12, 24, 36)
 
 
-class Join(nn.Sequential):
-    """Deep features, enlarged, beside those of the skip connection, through a convolution."""
-
-    def forward(self, deep: Tensor, skip: Tensor) -> Tensor:  # type: ignore[override]
-        """Join maps, [B, D, h, w] and [B, S, H, W], to [B, C, H, W]."""
-        size = (skip.shape[-2], skip.shape[-1])  # one by one, for torch.fx
-        deep = (enlarge_in_training if self.training else enlarge)(deep, size)
-        return super().forward(torch.cat([deep, skip], dim=1))  # type: ignore[no-any-return, no-untyped-call]
-
-
 class Segmenter(Network):
-    """Backbone, ASPP, skip connection, gate and decoder; scores pooled from the masks."""
+    """Backbone, ASPP, skip connection, gate and decoder; class scores are pooled from the masks."""
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
+        config = self.config
         width, skip_width = config.width, config.width * 48 // 256  # 48 in DeepLabv3+
         self.aspp = ASPP(backbone.deep_channels, _ASPP_RATES, width)
         self.skip = conv_norm_relu(backbone.skip_channels, skip_width, 1)
-        self.fuse = Join(*conv_norm_relu(width + skip_width, width, 3))
+        self.fuse = SkipFusion(*conv_norm_relu(width + skip_width, width, 3))
         self.gate = build_gate(config.gate, config.psi)
         if self.gate is not None:
             self.shallow: nn.Module = (
@@ -55,16 +46,16 @@ class Segmenter(Network):
                 nn.init.kaiming_normal_(module.weight)
         self.train(self.training)
 
-    def resting_norms(self) -> Iterable[nn.Module]:
-        """Besides the backbone's, those of the ASPP: they keep the statistics that they start with."""
-        return (*super().resting_norms(), *batch_norms(self.aspp))
+    def frozen_norms(self) -> Iterable[nn.Module]:
+        """Batch norms of a fine-tuned backbone and of the ASPP, which keeps its initial statistics."""
+        return (*super().frozen_norms(), *batch_norms(self.aspp))
 
     def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:
-        """Segment normalised images.
+        """Segment normalized images.
 
         Args:
-            x: images, normalised by the backbone's mean and std, [B, C, H, W].
-            full_size: masks at the images' size; False leaves them at the logits', which is all that training needs.
+            x: Images, normalized by the backbone's mean and std, [B, C, H, W].
+            full_size: Enlarge the masks to the images' size; training does not need it.
         """
         self._check_input(x)
         skip, deep = self.backbone(x)
@@ -77,6 +68,54 @@ class Segmenter(Network):
         return Segmentation(self._score(logits, masks), enlarge(masks, x.shape[-2:]) if full_size else masks, logits)
 
     def _score(self, logits: Tensor, masks: Tensor) -> Tensor:
+        """Class scores [B, C]: y_c = y_c^nGWP + y_c^size-focal (Eq. 3 and 5)."""
         logits, masks = logits[:, 1:], masks[:, 1:]
         scores = self._pool(logits, masks)
         return scores if self._penalty is None else scores + self._penalty(masks)
+
+
+class ASPP(nn.Module):
+    """Atrous spatial pyramid pooling, [B, C, h, w] to [B, outputs, h, w].
+
+    Its tensors have the names of torchvision's ASPP, whose import takes seconds.
+
+    Args:
+        inputs: Input channels.
+        rates: Dilation of each 3x3 branch.
+        outputs: Channels of each branch and of the result.
+    """
+
+    def __init__(self, inputs: int, rates: Sequence[int], outputs: int = 256) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            [
+                conv_norm_relu(inputs, outputs, 1),
+                *(conv_norm_relu(inputs, outputs, 3, dilation=rate) for rate in rates),
+                _ImagePooling(nn.AdaptiveAvgPool2d(1), *conv_norm_relu(inputs, outputs, 1)),
+            ]
+        )
+        self.project = nn.Sequential(*conv_norm_relu(len(self.convs) * outputs, outputs, 1), nn.Dropout(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply all branches and project their concatenation."""
+        return self.project(torch.cat([branch(x) for branch in self.convs], dim=1))  # type: ignore[no-any-return]
+
+
+class _ImagePooling(nn.Sequential):
+    """Branch of the ASPP that pools the whole image and broadcasts the result."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = x.shape[-2:]
+        for module in self:
+            x = module(x)
+        return F.interpolate(x, size=size, mode="bilinear", align_corners=False)
+
+
+class SkipFusion(nn.Sequential):
+    """Enlarge deep features, concatenate the skip connection, and apply a convolution."""
+
+    def forward(self, deep: Tensor, skip: Tensor) -> Tensor:  # type: ignore[override]
+        """Fuse maps [B, D, h, w] and [B, S, H, W] into [B, C, H, W]."""
+        size = (skip.shape[-2], skip.shape[-1])  # torch.fx cannot trace a slice of the shape
+        deep = (enlarge_in_training if self.training else enlarge)(deep, size)
+        return super().forward(torch.cat([deep, skip], dim=1))  # type: ignore[no-any-return, no-untyped-call]

@@ -11,7 +11,7 @@ from torch import Tensor
 from tagseg._device import pick_device, to_device
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
-from tagseg.models.network import Network
+from tagseg.models.base import Network
 from tagseg.predict.optimize import optimize_network
 from tagseg.predict.settings import ClassRule, InferenceSettings
 from tagseg.predict.tiling import SMALLEST_TILE, Mask, Span, TileGrid, TileStitcher, plan_tiles

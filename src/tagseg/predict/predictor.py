@@ -14,9 +14,9 @@ from typing import overload
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, DataError, WeightsError, unknown_name
-from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model
-from tagseg.models.network import Network
+from tagseg.models.base import Network
 from tagseg.models.reference import load_reference_checkpoint
+from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction

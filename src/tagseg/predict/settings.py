@@ -8,11 +8,16 @@ from typing import Any, Protocol
 
 from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.config import ModelConfig
-from tagseg.models.files import CHECKPOINT_FILE, MODEL_FILE, load_model, read_notes, save_model
+from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, load_model, read_notes, save_model
 
 BACKGROUND_POWER = 3.0
 PAPER_THRESHOLD = 0.1
-THRESHOLD_ORIGINS = ("paper", "tags", "masks", "user")
+THRESHOLD_ORIGINS = {  # each with its description
+    "paper": "the paper's",
+    "tags": "tuned on image tags",
+    "masks": "tuned on masks",
+    "user": "given by the user",
+}
 NOTE = "inference"  # key of the settings in a model file's metadata
 
 
@@ -54,8 +59,8 @@ class InferenceSettings:
         thresholds: Lowest score (after the sigmoid) at which a class is kept: one for all classes, or one for each.
         background_power: Exponent that discounts the merged background; 3 for the method, 1 for CAM.
         background: Constant background value in place of the model's own; CAM only.
-        thresholds_from: What the thresholds and the background were chosen on: the `paper`, validation `tags`, `masks`,
-            or the `user`. What was chosen on masks is no longer a result of image tags alone.
+        thresholds_from: Key of `THRESHOLD_ORIGINS` for the thresholds and the background. Results with settings that
+            were chosen on masks are no longer results of image tags alone.
     """
 
     scales: tuple[float, ...] = (1.0, 0.75, 1.25, 1.5)

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tagseg.models.base import SMALLEST_SIDE, Network, enlarge
 from tagseg.models.cam import CAM
-from tagseg.models.network import SMALLEST_SIDE, Network, enlarge
 from tagseg.predict.settings import BACKGROUND_POWER, InferenceSettings
 
 
@@ -154,7 +154,7 @@ def run_tta(
     full_size = isinstance(network, CAM)
     flips = (False, True) if settings.flip else (False,)
     for scale in settings.scales:
-        x = network.normalise(resize_images(images, scale) / 255)
+        x = network.normalize(resize_images(images, scale) / 255)
         size = (x.shape[-2], x.shape[-1])
         padding = [max(0, SMALLEST_SIDE - side) for side in size]
         inputs = torch.cat([x.flip(-1) if is_flipped else x for is_flipped in flips])

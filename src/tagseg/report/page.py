@@ -15,6 +15,7 @@ from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.predict.settings import THRESHOLD_ORIGINS
 from tagseg.report.curves import training_curves
 from tagseg.report.gallery import make_gallery
 from tagseg.report.plots import MAX_CLASSES, Chart, heat_map
@@ -123,6 +124,7 @@ def _render(
         summary=_summary(run),
         tuned_on_masks=_tuned_on_masks(run, evaluations),
         protocols=_PROTOCOLS,
+        threshold_origins=THRESHOLD_ORIGINS,
         used_protocols=list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.confusion)),
         gallery=make_gallery(run, images, masks, count) if images and run.predictor is not None else None,
         curves=training_curves(run),

@@ -7,10 +7,10 @@ from typing import Any
 
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
-from tagseg.models.files import MODEL_FILE
+from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict.predictor import Predictor, load
 from tagseg.training.checkpoint import Progress, read_progress
-from tagseg.training.journal import read_journal
+from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
@@ -55,7 +55,7 @@ class RunData:
     @property
     def checkpoint_epoch(self) -> int | None:
         """Epoch of the model's weights, counted from 1."""
-        return (self.progress.kept_epoch or None) if self.progress else None
+        return (self.progress.model_epoch or None) if self.progress else None
 
     @property
     def checkpoint_name(self) -> str:
@@ -85,7 +85,7 @@ def read_run(folder: Path) -> RunData:
         config=config,
         recipe=recipe,
         classes=classes,
-        metrics=[line for line in read_journal(folder) if _is_complete(line)],
+        metrics=[line for line in read_metrics(folder) if _is_complete(line)],
         progress=read_progress(folder),
         predictor=load(folder) if (folder / MODEL_FILE).is_file() else None,
     )

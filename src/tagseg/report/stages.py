@@ -10,10 +10,10 @@ from torch import Tensor
 
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.images import Pixels
-from tagseg.models.network import enlarge
+from tagseg.models.base import enlarge
 from tagseg.report.run_data import RunData
-from tagseg.training.augment import ValidationImages
-from tagseg.training.objective import pseudo_of, refine
+from tagseg.training.objective import refine_masks_of, threshold_masks
+from tagseg.training.transforms import ValidationImages
 
 Labels = NDArray[np.int64]  # [H, W]: 0 for the background, k for the k-th class, negative for ignored pixels
 
@@ -32,7 +32,7 @@ class Stages:
         masks: Masks of the network, background first, [1, 1 + C, h, w]; those of CAM are 0 for classes that are not
             predicted.
         refined: Masks after PAMR, if the run refines.
-        pseudo_label: Pseudo label with `IGNORE` where no class is certain, [S, S]; None for CAM.
+        pseudo_label: Pseudo label with `IGNORED` where no class is certain, [S, S]; None for CAM.
     """
 
     image_id: str
@@ -60,7 +60,7 @@ def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
     image, tags = ValidationImages(data, run.recipe.transforms)[index]
     network_input = image[None].to(device).float() / 255
     # CAM normalizes its masks by their maximum at full size; the method refines its masks at the network's stride.
-    out = network(network.normalise(network_input), full_size=run.is_cam)
+    out = network(network.normalize(network_input), full_size=run.is_cam)
     scores = tuple(out.scores[0].sigmoid().tolist())
     predicted_classes = run.predictor.settings.threshold_rule(len(scores)).select(scores)
     masks, refined, pseudo_label = out.masks, None, None
@@ -70,9 +70,9 @@ def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
         if run.predictor.settings.background is not None:
             masks[:, 0] = run.predictor.settings.background
     else:
-        refined = refine(network_input, masks, settings) if run.refines else None
+        refined = refine_masks_of(network_input, masks, settings) if run.refines else None
         source = masks if refined is None else refined
-        pseudo_label = pseudo_of(source, tags[None].to(device), network_input, settings)[0].cpu().numpy()
+        pseudo_label = threshold_masks(source, tags[None].to(device), network_input, settings)[0].cpu().numpy()
     return Stages(
         image_id=data.image_ids[index],
         pixels=data.images.read(index),
@@ -92,7 +92,7 @@ def refine_by_iteration(run: RunData, stages: Stages, iterations: Sequence[int])
     results, masks, previous = [], stages.masks, 0
     for count in iterations:
         settings = run.recipe.pseudo_labels.model_copy(update={"iterations": count - previous})
-        masks, previous = refine(stages.network_input, masks, settings), count
+        masks, previous = refine_masks_of(stages.network_input, masks, settings), count
         results.append(masks)
     return results
 

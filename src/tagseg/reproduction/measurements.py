@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tagseg.errors import DataError
 from tagseg.evaluation import Evaluation
-from tagseg.models.files import CHECKPOINT_FILE
+from tagseg.models.serialization import CHECKPOINT_FILE
 from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
 
 

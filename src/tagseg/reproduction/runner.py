@@ -10,7 +10,7 @@ from tagseg.api import evaluate, train
 from tagseg.data import DataSource
 from tagseg.errors import unknown_name
 from tagseg.evaluation.result import EVALUATION_FILE
-from tagseg.models.files import MODEL_FILE, read_notes
+from tagseg.models.serialization import MODEL_FILE, read_notes
 from tagseg.predict.settings import NOTE, PAPER_THRESHOLD, InferenceSettings
 from tagseg.reproduction.images import COUNT, draw_masks
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
@@ -121,7 +121,13 @@ class Training:
         return Recipe.parse(read_config(self.folder)["recipe"]) == Recipe.load(self.recipe, self.changes)
 
     def run(self) -> None:
-        train(self.voc.train_aug, self.folder, recipe=self.recipe, changes=self.changes, val=self.voc.val)
+        train(
+            self.voc.train_aug,
+            self.folder,
+            recipe=Recipe.load(self.recipe, self.changes),
+            val=self.voc.val,
+            progress=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ class Measuring:
     @property
     def command(self) -> str:
         measurement, source = MEASUREMENTS[self.name], self._source
-        words = [str(measured_model(self.folder, self.name)), source.path, *_options(source)]
+        words = [source.path, "--model", str(measured_model(self.folder, self.name)), *_options(source)]
         words += ["--tta"] * measurement.tta + ["--crf"] * measurement.crf
         words += [] if measurement.threshold is None else ["--threshold", f"{measurement.threshold:g}"]
         words += ["--out", str(self.folder)] * measurement.last
@@ -155,12 +161,13 @@ class Measuring:
     def run(self) -> None:
         measurement = MEASUREMENTS[self.name]
         evaluate(
-            measured_model(self.folder, self.name),
             self._source,
+            model=measured_model(self.folder, self.name),
             tta=measurement.tta,
             crf=measurement.crf,
             threshold=measurement.threshold,
             out=self.folder,
+            progress=True,
         )
         (self.folder / EVALUATION_FILE).replace(measurement_file(self.folder, self.name))
 

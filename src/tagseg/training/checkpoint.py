@@ -1,4 +1,4 @@
-"""Where a run stands, in one file: enough to go on from, and replaced whole, so that no crash leaves half of it."""
+"""Checkpoints: the state of a run in one safetensors file, replaced atomically."""
 
 import json
 from collections.abc import Mapping
@@ -7,30 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tagseg.errors import WeightsError
 from tagseg.models import Network
-from tagseg.models.files import CHECKPOINT_FILE, CHECKPOINT_PREFIX, configuration, replace_file
+from tagseg.models.pretrained import read_weights
+from tagseg.models.serialization import (
+    CHECKPOINT_FILE,
+    CHECKPOINT_PREFIX,
+    config_metadata,
+    read_metadata,
+    write_atomically,
+)
+
+_OPTIMIZER_PREFIX = "optimizer."
+_PROGRESS_KEY = "progress"
 
 
 @dataclass
 class Progress:
-    """What a run knows besides its weights.
+    """State of a run besides its weights.
 
     Attributes:
-        step: optimiser steps done.
-        kept_epoch: the epoch whose network is the run's model, counted from 1; 0 for none yet.
-        kept_loss: its validation loss.
-        seconds: time spent training, over all sessions.
-        sessions: how often the run was started or went on.
-        scale: the loss scale of half precision, if any.
+        step: Optimizer steps done.
+        model_epoch: Epoch whose network is the run's model, counted from 1; 0 if there is none yet.
+        model_loss: Validation loss of that epoch.
+        seconds: Training time over all sessions.
+        sessions: Number of times the run was started or resumed.
+        scale: State of the gradient scaler of half precision, if there is one.
     """
 
     step: int = 0
-    kept_epoch: int = 0
-    kept_loss: float = float("inf")
+    model_epoch: int = 0
+    model_loss: float = float("inf")
     seconds: float = 0.0
     sessions: int = 0
     scale: dict[str, Any] | None = None
@@ -39,44 +49,64 @@ class Progress:
 def save_checkpoint(
     folder: Path,
     network: Network,
-    optimiser: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer,
     progress: Progress,
     *,
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the run's state; the previous one stays until the new one is complete on disk."""
+    """Write the checkpoint of a run.
+
+    Args:
+        folder: Folder of the run.
+        network: Network in training.
+        optimizer: Its optimizer.
+        progress: State of the run.
+        notes: Further metadata, such as inference settings.
+    """
     tensors = {f"{CHECKPOINT_PREFIX}{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
-    for index, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{index}.{key}": value.contiguous() for key, value in state.items()}
-    metadata = {**(notes or {}), **configuration(network), "progress": json.dumps(asdict(progress))}
-    replace_file(folder / CHECKPOINT_FILE, lambda path: save_file(tensors, path, metadata))
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"{_OPTIMIZER_PREFIX}{index}.{key}": value.contiguous() for key, value in state.items()}
+    metadata = {**(notes or {}), **config_metadata(network), _PROGRESS_KEY: json.dumps(asdict(progress))}
+    write_atomically(folder / CHECKPOINT_FILE, lambda path: save_file(tensors, path, metadata))
 
 
-def load_checkpoint(folder: Path, network: Network, optimiser: torch.optim.Optimizer) -> Progress | None:
-    """Bring a run back to where it stood; None if it has not got to a checkpoint."""
-    if not (folder / CHECKPOINT_FILE).is_file():
+def load_checkpoint(folder: Path, network: Network, optimizer: torch.optim.Optimizer) -> Progress | None:
+    """Restore the network and the optimizer of a run; None if the run has no checkpoint yet."""
+    path = folder / CHECKPOINT_FILE
+    if not path.is_file():
         return None
-    state: dict[int, dict[str, Tensor]] = {}
+    tensors, metadata = read_weights(path)
+    progress = _parse_progress(metadata, path)
+    states: dict[int, dict[str, Tensor]] = {}
     weights: dict[str, Tensor] = {}
-    with safe_open(folder / CHECKPOINT_FILE, framework="pt") as file:
-        progress = Progress(**json.loads(file.metadata()["progress"]))
-        for name in file.keys():  # noqa: SIM118
+    try:
+        for name, tensor in tensors.items():
             if name.startswith(CHECKPOINT_PREFIX):
-                weights[name.removeprefix(CHECKPOINT_PREFIX)] = file.get_tensor(name)
+                weights[name.removeprefix(CHECKPOINT_PREFIX)] = tensor
             else:
-                _, index, key = name.split(".", 2)
-                state.setdefault(int(index), {})[key] = file.get_tensor(name)
-    network.load_state_dict(weights)
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-    for parameter, values in optimiser.state.items():  # the fused optimiser wants them to lie as the weights do
-        for key, value in values.items():
-            values[key] = torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
+                index, _, key = name.removeprefix(_OPTIMIZER_PREFIX).partition(".")
+                states.setdefault(int(index), {})[key] = tensor
+        network.load_state_dict(weights)
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
+    except (RuntimeError, ValueError, KeyError):
+        raise WeightsError(
+            f"{path} does not belong to this run's network", "delete it to train from the start, or change {out}"
+        ) from None
+    # The fused optimizer needs its state in the memory layout of the weights.
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            state[key] = torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
     return progress
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """Where a run stands, without its weights."""
-    if not (folder / CHECKPOINT_FILE).is_file():
-        return None
-    with safe_open(folder / CHECKPOINT_FILE, framework="pt") as file:
-        return Progress(**json.loads(file.metadata()["progress"]))
+    """Read the state of a run without its weights; None if the run has no checkpoint yet."""
+    path = folder / CHECKPOINT_FILE
+    return _parse_progress(read_metadata(path), path) if path.is_file() else None
+
+
+def _parse_progress(metadata: Mapping[str, str], path: Path) -> Progress:
+    try:
+        return Progress(**json.loads(metadata[_PROGRESS_KEY]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise WeightsError(f"{path} is not a checkpoint of this version of tagseg") from None

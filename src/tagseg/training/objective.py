@@ -1,4 +1,4 @@
-"""What a network is trained for: its tags, and after the first epochs its own refined masks."""
+"""The training objective: classification, and after the first epochs self-supervised segmentation."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
 from tagseg.training.losses import classification_loss, image_losses
-from tagseg.training.pseudo import IGNORE, sure_pixels
+from tagseg.training.pseudo_labels import IGNORED, confident_pixels
 from tagseg.training.recipe import PseudoLabelSettings
 
 
 class Losses(NamedTuple):
-    """The losses of a batch.
+    """Losses of a batch.
 
     Attributes:
-        total: what is minimised.
-        classification: of the tags.
-        segmentation: of the masks; 0 where they are not trained.
-        supervised: the share of images whose pseudo mask has all their classes.
-        scores: the class scores, [B, C].
+        total: Loss to minimize.
+        classification: Loss of the image-level labels.
+        segmentation: Loss of the pseudo labels; 0 if they are not trained on.
+        supervised: Share of the images with pseudo labels of all their classes.
+        scores: Class scores, [B, C].
     """
 
     total: Tensor
@@ -32,74 +32,76 @@ class Losses(NamedTuple):
     scores: Tensor
 
 
-class Tags(NamedTuple):
-    """The tags of a batch, with what a GPU would have to be waited for: where each image's own classes are.
+class BatchLabels(NamedTuple):
+    """Image-level labels of a batch, with the channels of each image's classes.
+
+    The channels are found on the CPU, where nothing waits for a GPU.
 
     Attributes:
-        tags: 0 or 1, [B, C].
-        planes: the masks that an image needs: 0 for the background, then 1 + its classes; those that have fewer than
-            the most of the batch are filled up with others, [B, 1 + most].
-        present: which of these, without the background, are its own, [B, most].
+        labels: 0 or 1, [B, C].
+        channels: Mask channels that an image needs, the background's first, [B, 1 + M] for at most M classes an image;
+            images with fewer classes have channels of other classes in the remaining places.
+        present: Which of these channels, without the background's, are of the image's classes, [B, M].
     """
 
-    tags: Tensor
-    planes: Tensor
+    labels: Tensor
+    channels: Tensor
     present: Tensor
 
     @classmethod
-    def of(cls, tags: Tensor, device: torch.device) -> "Tags":
-        """From tags [B, C], best while they are still on the CPU."""
-        most = int(tags.sum(1).max())
-        own = tags.argsort(dim=1, descending=True, stable=True)[:, :most]
-        parts = (tags, F.pad(own + 1, (1, 0)), tags.gather(1, own))
+    def on_device(cls, labels: Tensor, device: torch.device) -> "BatchLabels":
+        """Make from labels [B, C] on the CPU."""
+        most = int(labels.sum(1).max())
+        classes = labels.argsort(dim=1, descending=True, stable=True)[:, :most]
+        parts = (labels, F.pad(classes + 1, (1, 0)), labels.gather(1, classes))
         return cls(*(part.to(device, non_blocking=True) for part in parts))
 
 
-def objective(
+def compute_losses(
     network: nn.Module,
     images: Tensor,
-    tags: Tags,
+    labels: BatchLabels,
     *,
-    normalise: Callable[[Tensor], Tensor],
+    normalize: Callable[[Tensor], Tensor],
     settings: PseudoLabelSettings | None,
 ) -> Losses:
-    """Run a network on a batch and compare.
+    """Run a network on a batch and compute its losses.
 
     Args:
-        network: the method's, or the CAM baseline.
-        images: in [0, 1], [B, 3, H, W].
-        tags: of these images.
-        normalise: the network's own `normalise`; the network itself may be wrapped by now.
-        settings: how masks supervise themselves; None trains the tags alone.
+        network: Network, or a wrapper of it.
+        images: Images in [0, 1], [B, 3, H, W].
+        labels: Labels of the images.
+        normalize: `Network.normalize`, which a wrapper does not have.
+        settings: Settings of the pseudo labels; None trains on the image-level labels alone.
     """
-    out: Segmentation = network(normalise(images), full_size=False)
-    classification = classification_loss(out.scores, tags.tags)
+    out: Segmentation = network(normalize(images), full_size=False)
+    classification = classification_loss(out.scores, labels.labels)
     if settings is None:
-        nothing = torch.zeros_like(classification)
-        return Losses(classification, classification, nothing, nothing, out.scores)
-    pseudo = pseudo_of_own(images, out.masks, tags, settings)
-    each = image_losses(out.logits, pseudo, tags.tags, weighting=settings.weighting)
-    segmentation = each.sum() if settings.weighting == "paper" else each.mean()
+        zero = torch.zeros_like(classification)
+        return Losses(classification, classification, zero, zero, out.scores)
+    pseudo = batch_pseudo_labels(images, out.masks, labels, settings)
+    losses = image_losses(out.logits, pseudo, labels.labels, weighting=settings.weighting)
+    segmentation = losses.sum() if settings.weighting == "paper" else losses.mean()
     total = classification + settings.loss_weight * segmentation
-    return Losses(total, classification, segmentation, (each > 0).float().mean(), out.scores)
+    return Losses(total, classification, segmentation, (losses > 0).float().mean(), out.scores)
 
 
 @torch.no_grad()
-def pseudo_of_own(images: Tensor, masks: Tensor, tags: Tags, settings: PseudoLabelSettings) -> Tensor:
-    """Pseudo labels out of the masks of each image's own classes: no other one can become a label."""
-    own = masks.gather(1, tags.planes[..., None, None].expand(-1, -1, *masks.shape[-2:]))
-    refined = refine(images, own, settings, present=F.pad(tags.present, (1, 0), value=1))
-    sure = pseudo_of(refined, tags.present, images, settings)
-    # From the place among the image's own planes to the class; what is ignored stays so.
-    classes = tags.planes.gather(1, sure.clamp_min(0).flatten(1)).view_as(sure)
-    return torch.where(sure == IGNORE, sure, classes)
+def batch_pseudo_labels(images: Tensor, masks: Tensor, labels: BatchLabels, settings: PseudoLabelSettings) -> Tensor:
+    """Pseudo labels of a batch, [B, H, W]; only the masks of each image's classes are refined."""
+    needed = masks.gather(1, labels.channels[..., None, None].expand(-1, -1, *masks.shape[-2:]))
+    refined = refine_masks_of(images, needed, settings, present=F.pad(labels.present, (1, 0), value=1))
+    positions = threshold_masks(refined, labels.present, images, settings)
+    # From the position among an image's channels to the class.
+    classes = labels.channels.gather(1, positions.clamp_min(0).flatten(1)).view_as(positions)
+    return torch.where(positions == IGNORED, positions, classes)
 
 
-def pseudo_of(refined: Tensor, tags: Tensor, images: Tensor, settings: PseudoLabelSettings) -> Tensor:
-    """Pseudo labels at the images' size, by a recipe's thresholds."""
-    return sure_pixels(
+def threshold_masks(refined: Tensor, labels: Tensor, images: Tensor, settings: PseudoLabelSettings) -> Tensor:
+    """Pseudo labels of refined masks at the images' size, [B, H, W], by a recipe's thresholds."""
+    return confident_pixels(
         refined,
-        tags,
+        labels,
         size=(images.shape[-2], images.shape[-1]),
         foreground=settings.foreground_threshold,
         background=settings.background_threshold,
@@ -108,8 +110,17 @@ def pseudo_of(refined: Tensor, tags: Tensor, images: Tensor, settings: PseudoLab
 
 
 @torch.no_grad()
-def refine(images: Tensor, masks: Tensor, settings: PseudoLabelSettings, *, present: Tensor | None = None) -> Tensor:
-    """Refine masks, or those that are present, at their own resolution, to which the images are reduced."""
+def refine_masks_of(
+    images: Tensor, masks: Tensor, settings: PseudoLabelSettings, *, present: Tensor | None = None
+) -> Tensor:
+    """Refine masks at their own resolution, as a recipe says.
+
+    Args:
+        images: Images in [0, 1], [B, 3, H, W]; reduced to the masks' size.
+        masks: Masks, [B, K, h, w].
+        settings: Settings of the refinement.
+        present: Masks that are needed, [B, K]; the others may stay as they are.
+    """
     if settings.refine == "none":
         return masks
     small = F.interpolate(images, size=masks.shape[-2:], mode="bilinear", align_corners=True)

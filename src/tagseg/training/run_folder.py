@@ -1,91 +1,104 @@
-"""A run's folder: the resolved settings, the versions, the class names; and the refusal to mix two runs in one."""
+"""The folder of a run: its resolved settings, package versions, class names and validation images."""
 
 import json
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from tagseg._version import __version__
+from tagseg.errors import ConfigError
 from tagseg.models import Network
+from tagseg.models.serialization import write_atomically
 from tagseg.training.recipe import Recipe
 
-CONFIG = "config.json"
-HELD_OUT = "validation.txt"
+CONFIG_FILE = "config.json"
+VALIDATION_FILE = "validation.txt"
 _PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "pillow")
 
 
 def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict[str, Any]) -> None:
-    """Make the run's folder, or check that it is of the same run.
+    """Make the folder of a run, or check that it belongs to the same run.
 
     Args:
-        out: the folder.
-        recipe: the resolved settings.
-        classes: the class names.
-        data: what is learnt from, in words and numbers.
+        out: Folder of the run.
+        recipe: Settings of the run.
+        classes: Class names.
+        data: Description of the training and validation data.
     """
-    config = {"recipe": recipe.model_dump(mode="json"), "classes": list(classes), "data": data}
+    config = {"recipe": recipe.to_dict(), "classes": list(classes), "data": data}
     config = json.loads(json.dumps(config))  # as it reads back: tuples become lists
-    path = out / CONFIG
+    path = out / CONFIG_FILE
     if path.is_file():
-        known = read_config(out)
-        if differences := list(_differences({key: known.get(key) for key in config}, config)):
-            raise ValueError(
-                f"{out} holds a run of another configuration ({'; '.join(differences[:3])}); choose another --out, or "
-                "delete that folder"
+        existing = read_config(out)
+        if differences := list(_differences({key: existing.get(key) for key in config}, config)):
+            raise ConfigError(
+                f"{out} holds a run of another configuration ({'; '.join(differences[:3])})",
+                "choose another folder with {out}, or delete that one",
             )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} exists and is not a run's folder; choose another --out")
+        raise ConfigError(f"{out} exists and is not a run's folder", "choose another folder with {out}")
     out.mkdir(parents=True, exist_ok=True)
     versions = {"tagseg": __version__, "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in _PACKAGES}
-    path.write_text(json.dumps({**config, "versions": versions}, indent=2) + "\n")
+    text = json.dumps({**config, "versions": versions}, indent=2) + "\n"
+    write_atomically(path, lambda part: part.write_text(text))
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """What `prepare_folder` wrote."""
-    path = run / CONFIG
+    """Read the configuration that `prepare_folder` wrote."""
+    path = run / CONFIG_FILE
     if not path.is_file():
-        raise ValueError(
-            f"{run} is not a run's folder: it has no {CONFIG}; give the folder named by tagseg train --out"
+        raise ConfigError(
+            f"{run} is not a run's folder: it has no {CONFIG_FILE}", "name the folder that training wrote to"
         )
-    return dict(json.loads(path.read_text()))
+    try:
+        config = json.loads(path.read_text())
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict) or not {"recipe", "classes", "data"} <= config.keys():
+        raise ConfigError(f"{path} is damaged: it is not the configuration of a run")
+    return config
 
 
 def write_held_out(run: Path, names: Sequence[str]) -> None:
-    """Note which images are held out."""
-    (run / HELD_OUT).write_text("".join(f"{name}\n" for name in names))
+    """Write the names of the validation images."""
+    text = "".join(f"{name}\n" for name in names)
+    write_atomically(run / VALIDATION_FILE, lambda part: part.write_text(text))
 
 
 def read_held_out(run: Path) -> list[str]:
-    """The images that `write_held_out` noted."""
-    return (run / HELD_OUT).read_text().splitlines()
+    """Read the names of the validation images."""
+    path = run / VALIDATION_FILE
+    if not path.is_file():
+        raise ConfigError(f"{run} has no {VALIDATION_FILE}, which names the validation images of a run")
+    return path.read_text().splitlines()
 
 
-def check_space(out: Path, network: Network) -> None:
-    """Refuse to start where the checkpoints will not fit: the state, its successor and the model."""
+def check_disk_space(out: Path, network: Network) -> None:
+    """Check that the checkpoint, its successor and the model fit on the disk."""
     weights = sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
-    there = sum(file.stat().st_size for file in out.glob("*.safetensors"))  # of a run that goes on
-    needed, free = max(2 * weights, 5 * weights - there), shutil.disk_usage(out).free
+    existing = sum(file.stat().st_size for file in out.glob("*.safetensors"))  # of a resumed run
+    needed, free = max(2 * weights, 5 * weights - existing), shutil.disk_usage(out).free
     if free < needed:
-        raise ValueError(
-            f"{out} has {free / 2**20:.0f} MiB free, and this network's checkpoints need {needed / 2**20:.0f} MiB; "
-            "free some space or choose another --out"
+        raise ConfigError(
+            f"{out} has {free / 2**20:.0f} MiB free, and the checkpoints of this network need {needed / 2**20:.0f} MiB",
+            "free some space or choose another folder with {out}",
         )
 
 
-def _differences(known: Any, wanted: Any, where: str = "") -> Any:
-    """The fields that two configurations do not share, as `field: old, not new`."""
-    if isinstance(known, dict) and isinstance(wanted, dict):
-        for key in {**known, **wanted}:
-            yield from _differences(known.get(key), wanted.get(key), f"{where}.{key}".lstrip("."))
-    elif known != wanted:
-        yield f"{where.removeprefix('recipe.')} is {_short(known)} there, {_short(wanted)} here"
+def _differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:
+    """Fields in which two configurations differ, in words."""
+    if isinstance(existing, dict) and isinstance(new, dict):
+        for key in {**existing, **new}:
+            yield from _differences(existing.get(key), new.get(key), f"{field}.{key}".lstrip("."))
+    elif existing != new:
+        yield f"{field.removeprefix('recipe.')} is {_shorten(existing)} there, {_shorten(new)} here"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."

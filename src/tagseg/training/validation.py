@@ -1,4 +1,4 @@
-"""Validation on image tags alone: the loss and the mean average precision."""
+"""Validation on image-level labels: the loss and the mean average precision."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,27 +9,27 @@ import torch
 from torch import Tensor
 
 from tagseg.models import Network
-from tagseg.training.objective import Tags, objective
+from tagseg.training.objective import BatchLabels, compute_losses
 from tagseg.training.recipe import PseudoLabelSettings
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What a network reaches on images that it does not learn from.
+    """Results on validation images.
 
     Attributes:
-        loss: the training's own loss.
-        classification: the part of it that is of the tags.
-        average_precision: the mean over classes that have images with and without them.
-        scores: the classes' probabilities, [N, C].
-        tags: the true ones, [N, C].
+        loss: Training loss.
+        classification: Its classification part.
+        average_precision: Mean over the classes that some images have and others do not.
+        scores: Class probabilities, [N, C].
+        labels: Image-level labels, [N, C].
     """
 
     loss: float
     classification: float
     average_precision: float
     scores: Tensor
-    tags: Tensor
+    labels: Tensor
 
 
 @torch.no_grad()
@@ -40,38 +40,50 @@ def validate(
     settings: PseudoLabelSettings | None,
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Validation:
-    """Measure a network on validation images, in evaluation mode; it is left in the mode that it was in."""
+    """Validate a network in evaluation mode; its mode is restored.
+
+    Args:
+        network: Network to validate.
+        batches: Images, uint8 [B, 3, H, W], and labels, [B, C].
+        settings: Settings of the pseudo labels; None for the classification loss alone.
+        autocast: Makes the context of the network's precision.
+    """
     was_training = network.training
     network.eval()
-    total, classification, images = 0.0, 0.0, 0
-    scores, tags = [], []
-    for batch, wanted in batches:
-        batch = batch.to(network.mean.device).float() / 255
+    total, classification, count = 0.0, 0.0, 0
+    scores, labels = [], []
+    for images, batch_labels in batches:
+        images = images.to(network.mean.device).float() / 255
         with autocast():
-            losses = objective(
+            losses = compute_losses(
                 network,
-                batch,
-                Tags.of(wanted, network.mean.device),
-                normalise=network.normalise,
+                images,
+                BatchLabels.on_device(batch_labels, network.mean.device),
+                normalize=network.normalize,
                 settings=settings,
             )
-        total += losses.total.item() * len(batch)
-        classification += losses.classification.item() * len(batch)
-        images += len(batch)
+        total += losses.total.item() * len(images)
+        classification += losses.classification.item() * len(images)
+        count += len(images)
         scores.append(losses.scores.float().sigmoid().cpu())
-        tags.append(wanted)
+        labels.append(batch_labels)
     network.train(was_training)
-    all_scores, all_tags = torch.cat(scores), torch.cat(tags)
-    precision = mean_average_precision(all_scores, all_tags)
-    return Validation(total / images, classification / images, precision, all_scores, all_tags)
+    all_scores, all_labels = torch.cat(scores), torch.cat(labels)
+    precision = mean_average_precision(all_scores, all_labels)
+    return Validation(total / count, classification / count, precision, all_scores, all_labels)
 
 
-def mean_average_precision(scores: Tensor, tags: Tensor) -> float:
-    """The mean over classes of the area under the precision-recall curve; NaN if no class can be judged."""
+def mean_average_precision(scores: Tensor, labels: Tensor) -> float:
+    """Mean over classes of the area under the precision-recall curve; NaN if no class has images with and without.
+
+    Args:
+        scores: Class scores, [N, C].
+        labels: Image-level labels, 0 or 1, [N, C].
+    """
     values = []
-    for column, ground_truth in zip(scores.T, tags.T, strict=True):
-        if 0 < ground_truth.sum() < len(ground_truth):
-            ranked = ground_truth[column.argsort(descending=True, stable=True)]
+    for class_scores, class_labels in zip(scores.T, labels.T, strict=True):
+        if 0 < class_labels.sum() < len(class_labels):
+            ranked = class_labels[class_scores.argsort(descending=True, stable=True)]
             precision = ranked.cumsum(0) / torch.arange(1, len(ranked) + 1)
             values.append(float((precision * ranked).sum() / ranked.sum()))
     return float(np.mean(values)) if values else float("nan")

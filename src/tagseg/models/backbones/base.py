@@ -1,4 +1,4 @@
-"""What every backbone is to the rest of the network."""
+"""The interface of all backbones."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,15 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """Features of an image: a shallow map for the skip connection and the last, deep one.
+    """Image features: a shallow map for the skip connection, and the last, deep one.
 
     Attributes:
-        skip_channels: channels of the shallow map.
-        deep_channels: channels of the deep map.
-        mean: the images' mean, per channel, that the weights expect to be subtracted; values in [0, 1].
-        std: the standard deviation to divide by.
-        bias_rate: how much faster biases learn than weights.
+        skip_channels: Channels of the shallow map.
+        deep_channels: Channels of the deep map.
+        mean: Mean that the weights expect to be subtracted, per channel of images in [0, 1].
+        std: Standard deviation to divide by.
+        bias_rate: Learning rate of biases, as a multiple of that of weights.
+        optional_weights: Prefixes of tensors that a file of weights may lack; they stay random then.
     """
 
     skip_channels: int
@@ -24,22 +25,23 @@ class Backbone(nn.Module):
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
     bias_rate: float = 2.0
+    optional_weights: tuple[str, ...] = ()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised image [B, 3, H, W] to the shallow and the deep map."""
+        """Compute the shallow and the deep map of normalized images [B, 3, H, W]."""
         raise NotImplementedError
 
-    def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:  # noqa: ARG002  other backbones ask
-        """The parameters that neither the deep map nor, `with_skip`, the shallow one depends on; they cannot learn."""
+    def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:  # noqa: ARG002  used by subclasses
+        """Parameters that the deep map and, `with_skip`, the shallow one do not depend on."""
         return ()
 
     def first_layers(self) -> Iterable[nn.Module]:
-        """The layers that stay as they were pretrained: their filters are general."""
+        """Layers that fine-tuning freezes."""
         raise NotImplementedError
 
 
-def initialise(module: nn.Module) -> None:
-    """Random weights from which a deep network without pretraining learns."""
+def initialize(module: nn.Module) -> None:
+    """Initialize convolutions so that a deep network can be trained from random weights."""
     for child in module.modules():
         if isinstance(child, nn.Conv2d):
             nn.init.kaiming_normal_(child.weight)

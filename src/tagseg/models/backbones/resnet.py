@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import torchvision
 from torch import Tensor, nn
 
 from tagseg.errors import unknown_name
@@ -17,10 +16,10 @@ class ResNet(Backbone):
 
     Args:
         depth: 50 or 101.
-        in_channels: channels of the image.
-        stride_on: the convolution of stages 2 and 3's first block that strides: the 3x3 `conv2` as torchvision has it,
-            or the 1x1 `conv1` as the original (MSRA, Caffe) weights have it. Weights of one kind load into the other
-            without an error and are then wrong, so weight files say which they are.
+        in_channels: Channels of the images.
+        stride_on: Strided convolution in the first block of stages 2 and 3: the 3x3 `conv2` as in torchvision, or the
+            1x1 `conv1` as in the original (MSRA, Caffe) weights. Weights of one kind load into the other without an
+            error and give wrong results, so weight files name theirs.
     """
 
     skip_channels = 256
@@ -29,6 +28,8 @@ class ResNet(Backbone):
 
     def __init__(self, depth: int, in_channels: int = 3, *, stride_on: str = "conv2") -> None:
         super().__init__()
+        import torchvision  # takes seconds to import
+
         net = getattr(torchvision.models, f"resnet{depth}")(weights=None)
         if in_channels != 3:
             net.conv1 = nn.Conv2d(in_channels, 64, 7, 2, padding=3, bias=False)
@@ -39,7 +40,7 @@ class ResNet(Backbone):
         self.set_stride_on(stride_on)
 
     def set_stride_on(self, stride_on: str) -> None:
-        """Move the stride of stages 2 and 3 to where the weights expect it."""
+        """Set which convolution strides in stages 2 and 3."""
         if stride_on not in STRIDE_ON:
             raise unknown_name("stride_on", stride_on, STRIDE_ON)
         self.stride_on = stride_on
@@ -47,12 +48,12 @@ class ResNet(Backbone):
             _set_stride(stage[0], stride_on, 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised image [B, 3, H, W] to the maps at stride 4 and 16."""
+        """Compute the maps of normalized images [B, 3, H, W] at stride 4 and 16."""
         skip = self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(x)))))
         return skip, self.layer4(self.layer3(self.layer2(skip)))
 
     def first_layers(self) -> Iterable[nn.Module]:
-        """The first convolution."""
+        """First convolution."""
         return (self.conv1,)
 
 

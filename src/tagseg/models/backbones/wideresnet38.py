@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tagseg.models.backbones.base import Backbone, initialise
+from tagseg.models.backbones.base import Backbone, initialize
 
 
 class _Block(nn.Module):
-    """Norm, ReLU, convolution, two or three times; the shortcut takes the raw input where the shape stays."""
+    """Two or three times batch norm, ReLU, convolution; the shortcut is the raw input if the shape stays."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class _Block(nn.Module):
 
 
 def _stage(inputs: int, middle: int, outputs: int, blocks: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
-    """Blocks of two 3x3 convolutions; only the first may stride, and its first convolution is never dilated."""
+    """Blocks of two 3x3 convolutions; only the first block strides, and its first convolution is not dilated."""
     first = _Block([inputs, middle, outputs], [3, 3], stride=stride, dilations=[1, dilation])
     rest = [_Block([outputs, middle, outputs], [3, 3], dilations=[dilation, dilation]) for _ in range(blocks - 1)]
     return nn.Sequential(first, *rest)
@@ -56,7 +56,7 @@ def _bottleneck(inputs: int, outputs: int, dropout: float) -> nn.Sequential:
 
 
 class WideResNet38(Backbone):
-    """The paper's main backbone: stride 8, 4096 channels; the skip is the raw output of the third stage, stride 4."""
+    """The paper's main backbone; the shallow map is the output of stage 3 before its batch norm."""
 
     skip_channels = 256
     deep_channels = 4096
@@ -71,14 +71,14 @@ class WideResNet38(Backbone):
         self.stage6 = _bottleneck(1024, 2048, dropout=0.3)
         self.stage7 = _bottleneck(2048, 4096, dropout=0.5)
         self.norm = nn.BatchNorm2d(4096)
-        initialise(self)
+        initialize(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A normalised image [B, 3, H, W] to the maps at stride 4 and 8."""
+        """Compute the maps of normalized images [B, 3, H, W] at stride 4 and 8."""
         skip = self.stage3(self.stage2(self.conv1(x)))
         deep = self.stage7(self.stage6(self.stage5(self.stage4(skip))))
         return skip, F.relu(self.norm(deep))
 
     def first_layers(self) -> Iterable[nn.Module]:
-        """The first convolution and stage 2."""
+        """First convolution and stage 2."""
         return self.conv1, self.stage2

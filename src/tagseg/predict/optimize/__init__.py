@@ -16,7 +16,7 @@ from torch import nn
 
 from tagseg._triton import triton_available
 from tagseg.errors import unknown_name
-from tagseg.models.network import Network
+from tagseg.models.base import Network
 
 PASSES = ("fold", "fuse")
 

@@ -1,10 +1,10 @@
 """Fold batch norms into the convolutions before them."""
 
-from timm.layers.conv2d_same import Conv2dSame
 from torch import fx, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from tagseg.models.backbones.efficientnet_lite import same_padded_convolutions
 from tagseg.predict.optimize.graph import clean_up, redirect_users, single_calls
 
 
@@ -28,7 +28,7 @@ def _fold(graph: fx.GraphModule) -> None:
 
     Only exact classes count: subclasses may do more than their parameters say.
     """
-    convs = dict(single_calls(graph, nn.Conv2d, Conv2dSame))
+    convs = dict(single_calls(graph, nn.Conv2d, *same_padded_convolutions()))
     for node, norm in single_calls(graph, nn.BatchNorm2d):
         source = node.all_input_nodes[0]
         if source in convs and len(source.users) == 1:
@@ -38,7 +38,7 @@ def _fold(graph: fx.GraphModule) -> None:
 
 
 def _use_inplace_relu(graph: fx.GraphModule) -> None:
-    convs = dict(single_calls(graph, nn.Conv2d, Conv2dSame))
+    convs = dict(single_calls(graph, nn.Conv2d, *same_padded_convolutions()))
     for node, _ in single_calls(graph, nn.ReLU):
         source = node.all_input_nodes[0]
         if source in convs and len(source.users) == 1:

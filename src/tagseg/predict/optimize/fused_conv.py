@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timm.layers.conv2d_same import Conv2dSame
 from torch import Tensor, fx, nn
 
 from tagseg._triton import triton_available
-from tagseg.models.network import Network
+from tagseg.models.backbones.efficientnet_lite import same_padded_convolutions
+from tagseg.models.base import Network
 from tagseg.predict.optimize.graph import clean_up, redirect_users, single_calls
 
 _MIN_CHANNELS = 16  # with fewer, the unfolded patches themselves are small
@@ -33,7 +33,7 @@ class FusedConv2d(nn.Module):
         self.kernel_size, self.stride, self.padding, self.dilation = (
             (values[0], values[1]) for values in (conv.kernel_size, conv.stride, conv.padding, conv.dilation)
         )
-        self.same_padding = isinstance(conv, Conv2dSame)
+        self.same_padding = isinstance(conv, same_padded_convolutions())
         self.depthwise = _is_depthwise(conv)
         self.pointwise = self.kernel_size == self.stride == (1, 1) and self.padding == (0, 0)
         self.limit = limit
@@ -50,7 +50,7 @@ class FusedConv2d(nn.Module):
     def supports(conv: nn.Conv2d) -> bool:
         """Whether a convolution is ordinary or depthwise, and padded by zeros if at all."""
         return (
-            type(conv) in (nn.Conv2d, Conv2dSame)
+            type(conv) in (nn.Conv2d, *same_padded_convolutions())
             and (conv.groups == 1 or _is_depthwise(conv))
             and conv.padding_mode == "zeros"
             and not isinstance(conv.padding, str)
@@ -125,7 +125,7 @@ def fuse_convolutions(network: Network, graphs: Iterable[fx.GraphModule]) -> Non
 
 def _fuse_graph(graph: fx.GraphModule) -> None:
     """Fuse a convolution with the sum, the ReLU or both behind it, where nothing else uses what is between."""
-    for conv, module in list(single_calls(graph, nn.Conv2d, Conv2dSame)):
+    for conv, module in list(single_calls(graph, nn.Conv2d, *same_padded_convolutions())):
         if not FusedConv2d.supports(module) or conv.kwargs:
             continue
         following = conv.next

@@ -7,13 +7,13 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import torch
-from timm.layers.conv2d_same import Conv2dSame
-from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from tagseg.models.network import Network
+from tagseg.models.backbones.efficientnet_lite import same_padded_convolutions
+from tagseg.models.backbones.timm_cnn import timm_layer
+from tagseg.models.base import Network
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _PROBE_SIDE = 64
@@ -32,11 +32,10 @@ def trace_submodules(network: Network) -> list[fx.GraphModule]:
     Returns:
         All graphs of the network.
     """
-    original = deepcopy(network).to("meta")
-    traced = deepcopy(original)
+    traced = deepcopy(network)
     _trace(traced)
     try:
-        is_same = _operations(traced) == _operations(original)
+        is_same = _operations(traced) == _operations(network)
     except Exception:  # any code may run here, such as an untraced module that inspects a traced child
         is_same = False
     if is_same:
@@ -86,7 +85,7 @@ def _trace_children(module: nn.Module) -> None:
 def _split_norm_activations(network: Network) -> None:
     """Split timm's batch norms with an activation into two modules."""
     for name, module in list(network.named_modules()):
-        if type(module) is BatchNormAct2d:
+        if type(module) in timm_layer("BatchNormAct2d"):
             norm = nn.BatchNorm2d(module.num_features, module.eps, affine=False, device="meta").eval()
             norm.weight, norm.bias = module.weight, module.bias
             norm.running_mean, norm.running_var = module.running_mean, module.running_var
@@ -110,7 +109,7 @@ class _Tracer(fx.Tracer):
 
     @staticmethod
     def is_leaf(module: nn.Module) -> bool:
-        if type(module) is Conv2dSame:
+        if type(module) in same_padded_convolutions():
             return True
         return module.__module__.startswith("torch.nn") and not isinstance(
             module, nn.Sequential | nn.ModuleList | nn.ModuleDict
@@ -137,6 +136,11 @@ class _OperationLog(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[tuple[str, list[torch.Size]]] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from importing its compiler, which takes four seconds."""
+        return False
+
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -146,8 +150,11 @@ class _OperationLog(TorchDispatchMode):
 
 
 def _operations(network: Network) -> list[tuple[str, list[torch.Size]]]:
-    """Operations of a network on the meta device, where nothing is computed."""
+    """Operations of a network on a small image.
+
+    They are computed: the meta device would import torch's compiler, which takes four seconds.
+    """
     log = _OperationLog()
     with log, torch.no_grad():
-        network(torch.zeros(2, network.config.in_channels, _PROBE_SIDE, _PROBE_SIDE, device="meta"))
+        network(torch.zeros(2, network.config.in_channels, _PROBE_SIDE, _PROBE_SIDE, device=network.mean.device))
     return log.operations

@@ -21,33 +21,33 @@ cases = st.builds(random_case, st.integers(0, 10_000))
 def test_reference(reference: Reference) -> None:
     golden = reference("pseudo.npz")
     one_hot = golden["pseudo_gt"]
-    expected = torch.where(one_hot.any(1), one_hot.int().argmax(1), tagseg.IGNORE)
+    expected = torch.where(one_hot.any(1), one_hot.int().argmax(1), tagseg.IGNORED)
     assert torch.equal(tagseg.pseudo_labels(golden["masks"], golden["labels"]), expected)
 
 
 @settings(max_examples=30, deadline=None)
 @given(cases)
-def test_each_pixel_is_sure_of_its_class_and_of_no_other(case: tuple[Tensor, Tensor]) -> None:
+def test_each_labeled_pixel_is_confident_of_exactly_its_class(case: tuple[Tensor, Tensor]) -> None:
     masks, labels = case
     pseudo = tagseg.pseudo_labels(masks, labels)
     share = torch.tensor([0.7, 0.6, 0.6, 0.6, 0.6])[:, None, None]
     present = torch.cat([torch.ones(3, 1), labels], 1)[..., None, None]
-    sure = (masks > (share * masks.amax((2, 3), keepdim=True)).clamp_min(0.2)) & present.bool()
+    confident = (masks > (share * masks.amax((2, 3), keepdim=True)).clamp_min(0.2)) & present.bool()
     for index in range(5):
-        mine = pseudo == index
-        assert (mine <= sure[:, index]).all()
-        assert not (mine & sure[:, [other for other in range(5) if other != index]].any(1)).any()
-    assert ((pseudo == tagseg.IGNORE) == (sure.sum(1) != 1)).all()
+        labeled = pseudo == index
+        assert (labeled <= confident[:, index]).all()
+        assert not (labeled & confident[:, [other for other in range(5) if other != index]].any(1)).any()
+    assert ((pseudo == tagseg.IGNORED) == (confident.sum(1) != 1)).all()
 
 
-def test_classes_that_are_not_tagged_are_never_taken() -> None:
+def test_classes_without_a_label_get_no_pixels() -> None:
     masks = torch.tensor([0.05, 0.05, 0.9])[None, :, None, None].expand(1, 3, 4, 4)
-    assert (tagseg.pseudo_labels(masks, torch.tensor([[1.0, 0.0]])) == tagseg.IGNORE).all()
+    assert (tagseg.pseudo_labels(masks, torch.tensor([[1.0, 0.0]])) == tagseg.IGNORED).all()
     assert (tagseg.pseudo_labels(masks, torch.tensor([[0.0, 1.0]])) == 2).all()
 
 
-def test_weak_masks_need_the_papers_option() -> None:
-    """The best pixel of a class under .2 is not taken; without the bound, as the paper's text has it, it is."""
+def test_weak_masks_get_pixels_only_without_the_lower_bound() -> None:
+    """The lower bound of 0.2 is the published code's; the paper's text has none."""
     masks = torch.full((1, 2, 4, 4), 0.05)
     masks[:, :, 0, 0] = torch.tensor([0.0, 0.15])
     label = torch.ones(1, 1)
@@ -55,7 +55,7 @@ def test_weak_masks_need_the_papers_option() -> None:
     assert (tagseg.pseudo_labels(masks, label, lowest=0) == 1).sum() == 1
 
 
-def test_enlarges_to_the_crop() -> None:
+def test_masks_are_enlarged_to_the_crop() -> None:
     masks, labels = random_case(0)
     assert tagseg.pseudo_labels(masks, labels, size=(33, 37)).shape == (3, 33, 37)
 

@@ -32,8 +32,8 @@ def test_resnet_from_torchvisions_layout(tmp_path: Path) -> None:
         assert torch.equal(backbone.layer3(backbone.layer2(skip)), net.layer3(net.layer2(skip)))
 
 
-def test_the_files_stride_is_used_and_saved(tmp_path: Path) -> None:
-    """Weights whose stride is on the 1x1 convolutions load without an error either way; only the file knows."""
+def test_stride_of_a_file_is_used_and_saved(tmp_path: Path) -> None:
+    """Weights with the stride on the 1x1 convolutions load without an error either way, so the file names it."""
     net = torchvision.models.resnet50()
     path = save(tmp_path / "msra.safetensors", net, {"stride_on": "conv1"}, half=True)
     model = tagseg.build_model("resnet50", 2, pretrained=str(path)).eval()
@@ -52,17 +52,17 @@ def test_the_files_stride_is_used_and_saved(tmp_path: Path) -> None:
         assert not torch.allclose(other.eval()(image).masks, model(image).masks, atol=1e-4)
 
 
-def test_vgg_from_torchvisions_layout_says_what_stays_random(tmp_path: Path) -> None:
+def test_vgg_from_torchvisions_layout_warns_of_random_layers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     net = torchvision.models.vgg16().eval()
     features = torch.nn.ModuleDict({"features": net.features})
-    with pytest.warns(UserWarning, match="no weights for fc6.weight, fc6.bias, fc7.weight, fc7.bias: they stay random"):
-        model = tagseg.build_cam("vgg16", 2, pretrained=save(tmp_path / "vgg.safetensors", features))
+    model = tagseg.build_cam("vgg16", 2, pretrained=save(tmp_path / "vgg.safetensors", features))
+    assert "no weights for fc6.weight, fc6.bias, fc7.weight, fc7.bias: they stay random" in caplog.text
     assert torch.equal(model.state_dict()["backbone.features.28.weight"], net.features[28].weight)
 
 
 def test_mobilenet_from_torchvisions_layouts(tmp_path: Path) -> None:
     net = torchvision.models.mobilenet_v2().eval()
-    for name, buffer in net.named_buffers():  # so that every tensor counts
+    for name, buffer in net.named_buffers():  # so that every tensor matters
         if "running" in name:
             buffer.uniform_(0.5, 1.5)
     path = save(tmp_path / "mobilenet.safetensors", net)
@@ -138,13 +138,13 @@ def test_timms_layout(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-def test_colour_filters_are_adapted_to_other_channels(tmp_path: Path, channels: int) -> None:
+def test_rgb_filters_are_adapted_to_other_channels(tmp_path: Path, channels: int) -> None:
     net = torchvision.models.resnet50()
     path = save(tmp_path / "resnet50.safetensors", net)
     model = tagseg.build_cam("resnet50", 2, in_channels=channels, pretrained=path)
     weight = model.state_dict()["backbone.conv1.weight"]
     assert weight.shape[1] == channels
-    if channels == 1:  # a grey image gives what it would give as RGB
+    if channels == 1:  # a gray image gives what it would give as RGB
         assert_close(weight, net.conv1.weight.sum(1, keepdim=True))
 
 
@@ -155,10 +155,10 @@ def test_colour_filters_are_adapted_to_other_channels(tmp_path: Path, channels: 
         (
             "resnet50",
             "IMAGENET1K_V3",
-            "unknown set of weights for resnet50 'IMAGENET1K_V3'; known: IMAGENET1K_V1, IMAGENET1K_V2",
+            "unknown weights for resnet50 'IMAGENET1K_V3'; known: IMAGENET1K_V1, IMAGENET1K_V2",
         ),
-        ("wideresnet38", True, "no registry has ImageNet weights for wideresnet38; pass pretrained= the path"),
-        ("resnet18", "imagenet", "timm's sets of weights are chosen by the backbone's tag, for example resnet18.TAG"),
+        ("wideresnet38", True, "no registry has ImageNet weights for wideresnet38; name the authors' .pth file"),
+        ("resnet18", "imagenet", "timm's weights are chosen by the backbone's tag, for example resnet18.TAG"),
     ],
 )
 def test_bad_sources_are_named(backbone: str, pretrained: bool | str, message: str) -> None:
@@ -179,19 +179,19 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         tagseg.load_model(tmp_path / "other.safetensors")
 
 
-def test_downloads_are_asked_of_the_right_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a network the failure is the download's, not ours: the names and layouts are right up to there."""
+def test_downloads_use_the_right_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A cached download is found by the registry's file name."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
     url = torchvision.models.ResNet50_Weights.IMAGENET1K_V1.url
     net = torchvision.models.resnet50()
     torch.save(net.state_dict(), tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2])
-    model = tagseg.build_cam("resnet50", 2, pretrained=True)  # found in the cache, as after a download
+    model = tagseg.build_cam("resnet50", 2, pretrained=True)  # from the cache
     assert torch.equal(model.state_dict()["backbone.conv1.weight"], net.conv1.weight)
 
 
 @pytest.mark.parametrize("backbone", ["resnet50", "resnet18"])
-def test_a_download_that_fails_says_what_to_do(backbone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_download_says_what_to_do(backbone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # or it tries again for a minute
 
@@ -201,7 +201,7 @@ def test_a_download_that_fails_says_what_to_do(backbone: str, monkeypatch: pytes
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setattr("socket.getaddrinfo", refuse)
     with pytest.raises(
-        ValueError, match=f"ImageNet weights of {backbone} could not be downloaded .* pretrained=false"
+        ValueError, match=f"ImageNet weights of {backbone} could not be downloaded .*'pretrained': False"
     ) as error:
         tagseg.build_model(backbone, 2, pretrained=True)
     assert "\n" not in str(error.value)

@@ -1,0 +1,94 @@
+"""Model files: one safetensors file holds the weights and, in its metadata, the configuration of the network."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from tagseg.errors import ConfigError, WeightsError
+from tagseg.models.base import Network
+from tagseg.models.build import build_network
+from tagseg.models.config import ModelConfig
+from tagseg.models.pretrained import load_matching_state, read_weights
+
+MODEL_FILE = "model.safetensors"  # the model in the folder of a run
+CHECKPOINT_FILE = "checkpoint.safetensors"  # the state of a run: the network and the optimizer
+CHECKPOINT_PREFIX = "network."
+_CONFIG_KEY = "tagseg_model"
+
+
+def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | None = None, half: bool = False) -> None:
+    """Write a model to a safetensors file.
+
+    Args:
+        model: Network to save.
+        path: File to write.
+        notes: Further metadata, such as inference settings; `read_notes` returns them.
+        half: Store the weights of convolutions in half precision.
+    """
+    state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    if half:  # variances of batch norms may exceed the range of half precision
+        state = {name: tensor.half() if tensor.dim() == 4 else tensor for name, tensor in state.items()}
+    metadata = {**(notes or {}), **config_metadata(model)}
+    write_atomically(Path(path), lambda part: save_file(state, part, metadata))
+
+
+def config_metadata(model: Network) -> dict[str, str]:
+    """Metadata from which `load_model` rebuilds a network."""
+    return {_CONFIG_KEY: model.config.to_json()}
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that a crash leaves either the old or the new one.
+
+    Args:
+        path: File to write or replace.
+        write: Called with the path of a temporary file in the same folder.
+    """
+    part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
+    try:
+        part.touch(exist_ok=False)
+        mode = part.stat().st_mode
+        write(part)
+        part.chmod(mode)  # safetensors makes files that only their owner can read
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_model(path: str | Path) -> Network:
+    """Load a model of `save_model`, or the network of a run's checkpoint, in evaluation mode."""
+    state, metadata = read_weights(Path(path))
+    if _CONFIG_KEY not in metadata:
+        raise WeightsError(f"{path} has no tagseg configuration, so it is not a model saved by tagseg")
+    try:
+        config = ModelConfig.from_json(metadata[_CONFIG_KEY])
+        model = build_network(config, config.class_names)
+    except ConfigError as error:
+        raise WeightsError(f"{path} is not a model of this version of tagseg: {error.problem}", error.advice) from None
+    checkpoint_state = {
+        name.removeprefix(CHECKPOINT_PREFIX): tensor
+        for name, tensor in state.items()
+        if name.startswith(CHECKPOINT_PREFIX)
+    }
+    load_matching_state(model, checkpoint_state or state, origin=str(path))
+    return model.eval()
+
+
+def read_notes(path: str | Path) -> dict[str, str]:
+    """Read the notes that `save_model` wrote."""
+    return {key: value for key, value in read_metadata(path).items() if key != _CONFIG_KEY}
+
+
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """Read the metadata of a safetensors file without its tensors."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError):
+        raise WeightsError(f"{path} is not a readable file of weights: it is damaged, or no safetensors file") from None

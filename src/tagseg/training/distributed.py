@@ -1,0 +1,143 @@
+"""Processes, devices and process-wide state of a training run, by means of accelerate."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.state import AcceleratorState, GradientState
+
+from tagseg._device import pick_device
+from tagseg.errors import unknown_name
+
+_USE_CPU = "ACCELERATE_USE_CPU"  # read by accelerate
+
+
+def processes() -> PartialState:
+    """Processes of this run: one, or those that `accelerate launch` or `torchrun` started."""
+    return PartialState(cpu=train_on_cpu())
+
+
+def train_on_cpu() -> bool:
+    """Whether to train on the CPU; accelerate has to be told, or processes without GPUs do not find each other."""
+    requested = os.environ.get(_USE_CPU, "").lower() in ("1", "true", "yes")
+    return requested or ("LOCAL_RANK" in os.environ and not torch.cuda.is_available())
+
+
+def is_main_process() -> bool:
+    """Whether this process speaks for the run."""
+    return bool(processes().is_main_process)
+
+
+@contextmanager
+def requested_device(device: str) -> Iterator[None]:
+    """Let accelerate use a device: `auto`, `cpu` or `cuda`."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise unknown_name("device for training", device, ("auto", "cpu", "cuda"))
+    if device != "auto":
+        pick_device(device)
+    before = os.environ.get(_USE_CPU)
+    if device == "cpu":
+        os.environ[_USE_CPU] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_USE_CPU, None)
+        else:
+            os.environ[_USE_CPU] = before
+
+
+@contextmanager
+def accelerator(*, precision: str, gradient_accumulation: int) -> Iterator[Accelerator]:
+    """Accelerator of one run.
+
+    Accelerate keeps the state of its first Accelerator for the whole process, such as the precision, and refuses
+    another one. The run gets a state of its own, and afterwards the caller's is put back.
+
+    Args:
+        precision: `fp32`, `bf16`, `fp16`, or `auto`, which is bf16 on GPUs that support it.
+        gradient_accumulation: Micro-batches a step.
+    """
+    with preserve_accelerate_state():
+        AcceleratorState._shared_state.clear()
+        GradientState._shared_state.clear()
+        yield Accelerator(
+            cpu=train_on_cpu(),
+            mixed_precision=_mixed_precision(precision),
+            gradient_accumulation_steps=gradient_accumulation,
+        )
+
+
+@contextmanager
+def preserve_accelerate_state() -> Iterator[None]:
+    """Restore accelerate's process-wide state at the end; a process group of several processes stays."""
+    states = (AcceleratorState, GradientState, PartialState)
+    saved = [dict(state._shared_state) for state in states]
+    try:
+        yield
+    finally:
+        for state, values in zip(states, saved, strict=True):
+            joined_group = state is PartialState and state._shared_state.get("num_processes", 1) > 1
+            if not joined_group:
+                state._shared_state.clear()
+                state._shared_state.update(values)
+
+
+@contextmanager
+def cudnn_benchmark(enabled: bool) -> Iterator[None]:
+    """Let cuDNN choose its kernels by timing them, or not; it pays where all images have one size."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = enabled
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+class StopRequest:
+    """Whether a signal has asked the run to stop."""
+
+    received = False
+
+    def agreed(self, accelerator: Accelerator) -> bool:
+        """Whether any process was asked to stop: all have to stop at the same step."""
+        if accelerator.num_processes == 1:
+            return self.received
+        return bool(accelerator.reduce(torch.tensor(float(self.received), device=accelerator.device)).item())
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopRequest]:
+    """Turn Ctrl-C and SIGTERM into a request to stop after the step; a second signal stops immediately."""
+    stop = StopRequest()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
+        yield stop
+        return
+
+    def request(number: int, _: object) -> None:
+        stop.received = True
+        signal.signal(number, handlers[signal.Signals(number)])
+
+    handlers = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def ignore_signals(_worker: int) -> None:
+    """Keep a data worker alive through a signal to the whole process group: the current step needs its images."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _mixed_precision(name: str) -> str:
+    """Name of a precision in accelerate."""
+    if name == "auto":
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return "no" if name == "fp32" else name

@@ -1,0 +1,175 @@
+"""Metrics of a run: `metrics.jsonl`, the progress display, and TensorBoard."""
+
+import json
+import math
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from tagseg.data.dataset import ImageDataset
+from tagseg.errors import ConfigError
+from tagseg.models import Network
+from tagseg.models.base import enlarge
+from tagseg.models.serialization import write_atomically
+from tagseg.training.objective import refine_masks_of, threshold_masks
+from tagseg.training.pseudo_labels import IGNORED
+from tagseg.training.recipe import Recipe
+from tagseg.training.transforms import ValidationImages
+
+METRICS_FILE = "metrics.jsonl"
+TENSORBOARD_FOLDER = "tensorboard"
+SECONDS_BETWEEN_LINES = 10.0
+TENSORBOARD_IMAGES = 4
+
+
+class MetricsLog:
+    """Writer of `metrics.jsonl`, with one JSON object a line.
+
+    Args:
+        folder: Folder of the run.
+        step: Step to resume from; later lines of an interrupted run are removed.
+    """
+
+    def __init__(self, folder: Path, *, step: int = 0) -> None:
+        self.path = folder / METRICS_FILE
+        lines = [line for line in read_metrics(folder) if line["step"] <= step] if step else []
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        write_atomically(self.path, lambda part: part.write_text(text))
+
+    def write(self, kind: str, step: int, **values: float | int | str | None) -> None:
+        """Append a line; NaN, which JSON does not have, becomes null."""
+        clean = {
+            key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()
+        }
+        with self.path.open("a") as file:
+            file.write(json.dumps({"kind": kind, "step": step, **clean}) + "\n")
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Lines of a run's `metrics.jsonl`, without damaged ones, which a crash may leave."""
+    path = folder / METRICS_FILE
+    lines: list[dict[str, Any]] = []
+    for text in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int) and "kind" in line:
+            lines.append(line)
+    return lines
+
+
+class ProgressDisplay:
+    """Progress of a run on stderr: a bar in a terminal, a line every ten seconds elsewhere.
+
+    Args:
+        steps: Steps of the whole run.
+        start: Step that the run resumes from.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, steps: int, *, start: int = 0, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet)
+        self.steps = steps
+        self._start, self._start_time, self._last_line = start, time.monotonic(), 0.0
+        self._bar: Progress | None = None
+        if self.console.is_terminal and not quiet:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[metrics]}"),
+                TimeRemainingColumn(),
+                console=self.console,
+            )
+            self._task = self._bar.add_task("Training", total=steps, completed=start, metrics="")
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def print(self, text: str) -> None:
+        """Show a line."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def update(self, step: int, *, epoch: int, epochs: int, metrics: str) -> None:
+        """Show that a step is done."""
+        title = f"Epoch {epoch}/{epochs}"
+        if self._bar:
+            self._bar.update(self._task, completed=step, description=title, metrics=metrics)
+        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES or step == self.steps:
+            self._last_line = time.monotonic()
+            seconds_per_step = (self._last_line - self._start_time) / max(1, step - self._start)
+            remaining = time.strftime("%H:%M:%S", time.gmtime(seconds_per_step * (self.steps - step)))
+            self.print(f"{title}  step {step}/{self.steps}  {metrics}  {remaining} left")
+
+
+class TensorBoardWriter:
+    """Writes the metrics, and masks of a few validation images as in the paper's Fig. 6, after each epoch.
+
+    Args:
+        out: Folder of the run.
+        data: Validation images.
+        recipe: Settings of the run.
+    """
+
+    def __init__(self, out: Path, data: ImageDataset, recipe: Recipe) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError("TensorBoard is not installed", "install tagseg[tracking], or train without it") from None
+        self._folder, self._recipe = out, recipe
+        self._writer = SummaryWriter(out / TENSORBOARD_FOLDER)
+        self._written = len(read_metrics(out))  # an earlier session of the run has written these
+        samples = [ValidationImages(data, recipe.transforms)[i] for i in range(min(TENSORBOARD_IMAGES, len(data)))]
+        self._images = torch.stack([image for image, _ in samples]).float() / 255
+        self._labels = torch.stack([labels for _, labels in samples])
+
+    def __call__(self, network: Network, epoch: int) -> None:
+        """Write the metrics since the last call, and the masks of the network."""
+        lines = read_metrics(self._folder)
+        for line in lines[self._written :]:
+            for name, value in line.items():
+                if name not in ("kind", "step", "epoch", "session", "processes") and value is not None:
+                    self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
+        self._written = len(lines)
+        self._writer.add_images("input | prediction | refinement | pseudo labels", self._panels(network), epoch)
+        self._writer.flush()
+
+    @torch.no_grad()
+    def _panels(self, network: Network) -> Tensor:
+        """Stages of each image side by side, [B, 3, H, 4 W], or [B, 3, H, 2 W] for CAM."""
+        device = next(network.parameters()).device
+        images, labels = self._images.to(device), self._labels.to(device)
+        size = (images.shape[-2], images.shape[-1])
+        was_training = network.training
+        out = network.eval()(network.normalize(images), full_size=False)
+        network.train(was_training)
+        panels = [images, _color(enlarge(out.masks, size).argmax(1), images)]
+        if self._recipe.model.method != "cam":
+            refined = refine_masks_of(images, out.masks, self._recipe.pseudo_labels)
+            panels.append(_color(enlarge(refined, size).argmax(1), images))
+            panels.append(_color(threshold_masks(refined, labels, images, self._recipe.pseudo_labels), images))
+        return torch.cat(panels, dim=-1).cpu()
+
+
+def _color(classes: Tensor, images: Tensor) -> Tensor:
+    """Classes as colors over the images; ignored pixels are dimmed."""
+    palette = torch.rand(int(classes.max()) + 2, 3, generator=torch.Generator().manual_seed(1)).to(images)
+    colors = palette[classes.clamp_min(0)].movedim(-1, 1)
+    opacity = (classes > 0)[:, None] * 0.7
+    overlay = images * (1 - opacity) + colors * opacity
+    return torch.where((classes == IGNORED)[:, None], 0.35 * images, overlay)

@@ -1,0 +1,73 @@
+"""Pseudo labels (Sec. 3.3): the pixels of refined masks that are confident enough to train on."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from tagseg._checks import require_finite, require_shape
+
+IGNORED = -1  # pseudo label of pixels that do not count
+
+
+def pseudo_labels(
+    masks: Tensor,
+    labels: Tensor,
+    *,
+    size: tuple[int, int] | None = None,
+    foreground: float = 0.6,
+    background: float = 0.7,
+    lowest: float = 0.2,
+) -> Tensor:
+    """Label each pixel that is confident of exactly one class; others are `IGNORED` (-1).
+
+    A pixel is confident of a class if its mask value exceeds a share of that mask's maximum in the image. Classes that
+    the image does not have are never used.
+
+    Args:
+        masks: Refined masks, background first, [B, 1 + C, h, w].
+        labels: Image-level labels, 0 or 1, [B, C].
+        size: Height and width to enlarge the masks to first (bilinear, corners aligned), such as the crop's.
+        foreground: Share of its maximum that a class must exceed.
+        background: Share of its maximum that the background must exceed.
+        lowest: Lower bound of the thresholds, so that a class without evidence gets no pixel; the paper's text has
+            none, which is 0.
+
+    Returns:
+        Class indices, 0 for the background, [B, H, W].
+    """
+    require_shape("masks", masks, "[B, 1 + C, h, w]")
+    check_labels(labels, batch=masks.shape[0], classes=masks.shape[1] - 1)
+    require_finite("masks", masks)
+    for name, value in (("foreground", foreground), ("background", background), ("lowest", lowest)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, got {value}")
+    return confident_pixels(masks, labels, size=size, foreground=foreground, background=background, lowest=lowest)
+
+
+def confident_pixels(
+    masks: Tensor,
+    labels: Tensor,
+    *,
+    size: tuple[int, int] | None,
+    foreground: float,
+    background: float,
+    lowest: float,
+) -> Tensor:
+    """`pseudo_labels` without checks of the values, which would wait for a GPU."""
+    masks = masks.detach()
+    if size is not None and tuple(masks.shape[-2:]) != tuple(size):
+        masks = F.interpolate(masks, size=size, mode="bilinear", align_corners=True)
+    shares = masks.new_full((masks.shape[1], 1, 1), foreground)
+    shares[0] = background
+    thresholds = (masks.amax((2, 3), keepdim=True) * shares).clamp_min(lowest)
+    present = F.pad(labels.bool(), (1, 0), value=True)  # every image has background
+    confident = (masks > thresholds) & present[..., None, None]
+    return confident.int().argmax(1).masked_fill_(confident.sum(1) != 1, IGNORED)
+
+
+def check_labels(labels: Tensor, *, batch: int, classes: int) -> None:
+    """Refuse image-level labels of another shape, or with values other than 0 and 1."""
+    if tuple(labels.shape) != (batch, classes):
+        raise ValueError(f"labels must be [{batch}, {classes}], one column a class, got shape {list(labels.shape)}")
+    invalid = labels[(labels != 0) & (labels != 1)]
+    if invalid.numel():
+        raise ValueError(f"labels must be 0 or 1, got {invalid[0].item()}")

@@ -1,0 +1,151 @@
+"""Transforms of training and validation images (Sec. 4.1): crop, flip, color jitter.
+
+The transform of an image depends only on the seed, the epoch and the image, not on the worker or process that reads
+it. That makes a resumed run bit-identical.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms import InterpolationMode, v2
+
+from tagseg.data.dataset import ImageDataset
+from tagseg.training.recipe import TransformSettings
+
+
+def seed_for(*numbers: int) -> int:
+    """Combine numbers into one seed; neighboring numbers give unrelated seeds."""
+    state = 0x9E3779B97F4A7C15
+    for number in numbers:
+        state = ((state ^ (number + 0x9E3779B9)) * 0xBF58476D1CE4E5B9) % 2**64
+        state ^= state >> 31
+    return state % 2**63
+
+
+class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
+    """Crops, uint8 [3, crop, crop], the parameters of their color jitter, [2, 4], and their labels, [C].
+
+    The index is (epoch, position).
+    """
+
+    def __init__(self, data: ImageDataset, settings: TransformSettings, seed: int) -> None:
+        self.data = data
+        self.settings = settings
+        self.seed = seed
+        self.transform = v2.Compose(
+            [
+                v2.RandomResizedCrop(
+                    settings.crop, scale=settings.area, interpolation=InterpolationMode.BICUBIC, antialias=True
+                ),
+                v2.RandomHorizontalFlip(0.5 if settings.flip else 0.0),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+        epoch, position = index
+        # Resizing is fastest on channels-last memory, which files decode to.
+        image = torch.from_numpy(self.data.images.read(position)).permute(2, 0, 1)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_for(self.seed, epoch, position))
+            return self.transform(image), draw_jitter(self.settings), self.data.labels[position]
+
+
+class ValidationImages(Dataset[tuple[Tensor, Tensor]]):
+    """Whole images resized to the crop, uint8 [3, crop, crop], and their labels, [C]."""
+
+    def __init__(self, data: ImageDataset, settings: TransformSettings) -> None:
+        self.data = data
+        self.transform = v2.Resize(
+            (settings.crop, settings.crop), interpolation=InterpolationMode.BICUBIC, antialias=True
+        )
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        image, labels = self.data[index]
+        return self.transform(image), labels
+
+
+def finish_batch(crops: Tensor, draws: Tensor, settings: TransformSettings, device: torch.device) -> Tensor:
+    """Finish a batch of `TrainingImages` on the device: RGB in [0, 1] with color jitter, [B, 3, H, W].
+
+    Jitter runs on whole batches here because it took workers longer than decoding.
+    """
+    images = crops.to(device, non_blocking=True).float().div_(255)
+    if settings.jitters:
+        images = jitter(images, draws)
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def draw_jitter(settings: TransformSettings) -> Tensor:
+    """Draw the order of the four jitter operations and their factors for one image, float32 [2, 4].
+
+    Uses torch's default generator.
+    """
+    spread = torch.tensor([settings.brightness, settings.contrast, settings.saturation, settings.hue])
+    center, lowest = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.0, 0.0, -0.5])
+    low = (center - spread).maximum(lowest)
+    return torch.stack([torch.randperm(4).float(), low + (center + spread - low) * torch.rand(4)])
+
+
+def jitter(images: Tensor, draws: Tensor) -> Tensor:
+    """Change brightness, contrast, saturation and hue, each image by its own factors and in its own order.
+
+    The operations are torchvision's, without rounding to uint8 in between.
+
+    Args:
+        images: RGB in [0, 1], [B, 3, H, W]; changed in place.
+        draws: Results of `draw_jitter`, [B, 2, 4], on the CPU, so that nothing waits for a GPU.
+    """
+    orders, factors = draws[:, 0].long(), draws[:, 1].to(images.device, non_blocking=True)
+    for step in range(4):
+        for index, operation in enumerate(_OPERATIONS):
+            members = (orders[:, step] == index).nonzero()[:, 0].to(images.device, non_blocking=True)
+            if len(members):
+                images[members] = operation(images[members], factors[members, index, None, None, None])
+    return images
+
+
+def _brightness(images: Tensor, factors: Tensor) -> Tensor:
+    return (images * factors).clamp_(0, 1)
+
+
+def _contrast(images: Tensor, factors: Tensor) -> Tensor:
+    return torch.lerp(_gray(images).mean((2, 3), keepdim=True), images, factors).clamp_(0, 1)
+
+
+def _saturation(images: Tensor, factors: Tensor) -> Tensor:
+    return torch.lerp(_gray(images), images, factors).clamp_(0, 1)
+
+
+def _hue(images: Tensor, turns: Tensor) -> Tensor:
+    """Shift the hue by a share of the color circle."""
+    red, green, blue = images.split(1, 1)
+    value = images.amax(1, keepdim=True)
+    chroma = value - images.amin(1, keepdim=True)
+    divisor = torch.where(chroma == 0, 1, chroma)
+    sixths = torch.where(
+        value == red,
+        (green - blue) / divisor,
+        torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
+    )
+    # A channel is at its highest for two sixths of the color circle, at its lowest for two, and linear in between.
+    offsets = torch.arange(5, 0, -2, device=images.device)[:, None, None]  # 5, 3, 1: red, green, blue
+    position = (offsets + sixths + 6 * turns) % 6
+    shifted: Tensor = value - chroma * torch.minimum(position, 4 - position).clamp_(0, 1)
+    return shifted
+
+
+def _gray(images: Tensor) -> Tensor:
+    red, green, blue = images.split(1, 1)
+    gray: Tensor = 0.2989 * red + 0.587 * green + 0.114 * blue
+    return gray
+
+
+_OPERATIONS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (_brightness, _contrast, _saturation, _hue)
