@@ -1,17 +1,21 @@
 # make demo   the whole job on built-in images
 # make test   every check: ruff, mypy --strict, pytest with coverage
 # make lint   the first two alone
+# make test-gpu   the tests of code for GPUs, on a machine that has one
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-gpu lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
 
 test: lint
 	$(BIN)/pytest -n 2 --cov --cov-report=term --cov-fail-under=90
+
+test-gpu: $(VENV)/.installed
+	$(BIN)/pytest -m gpu
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -19,6 +19,8 @@ if KERNEL_DEVICE == "cpu":
 # The golden values of the published implementation are not in the repository; a folder beside the checkout has them.
 REFERENCE = Path(os.environ.get("TAGSEG_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
 Reference = Callable[[str], dict[str, Any]]
 
 

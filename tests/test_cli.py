@@ -176,6 +176,7 @@ def test_a_recipe_says_how_its_networks_are_used(photos: Path, tmp_path: Path) -
     assert (chosen.settings.thresholds_from, last.settings.thresholds_from) == ("tags", "paper")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int) -> None:
     """A process is stopped by a signal in the middle; the same command ends with the weights of a run left alone."""
@@ -208,6 +209,7 @@ def test_a_run_that_is_stopped_goes_on(photos: Path, tmp_path: Path, number: int
         assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
 
 
+@pytest.mark.slow
 def test_two_processes_train_through_the_command_line(photos: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,

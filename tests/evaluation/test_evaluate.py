@@ -118,7 +118,7 @@ def test_the_table_names_protocols_and_settings(evaluation: Evaluation) -> None:
     text = printed(evaluation)
     for words in ("predicted-tags", "true-tags", "background", "disc", f"{COUNT} images", "scales 1", "CRF off"):
         assert words in text
-    assert "thresholds 0.2, chosen on tags" in text
+    assert "thresholds 0.2 (tuned on image tags)" in text
     assert "MASKS" not in text
     one = ConfusionMatrix(7, np.diag([5, 5, 0, 0, 0, 0, 0]))
     assert "true-tags: 2 of 7 classes occur" in printed(replace(evaluation, confusion={"true-tags": one}))

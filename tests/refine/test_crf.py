@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tagseg import dense_crf
 from tagseg.benchmarks.crf import authors_crf, scene
-from tests.conftest import Reference
+from tests.conftest import Reference, needs_gpu
 from tests.memory import PeakBytes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "crf.npz"
@@ -157,7 +157,7 @@ def test_noise_is_removed_along_the_edges_of_the_image() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
 def test_cuda_agrees_with_cpu() -> None:
     image, probs = case_with_unused_classes()
     q = dense_crf(image.cuda(), probs.cuda())
@@ -201,7 +201,7 @@ def test_order_of_the_images_does_not_matter() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
 def test_cuda_batch_agrees_with_cpu_and_is_deterministic() -> None:
     images, probs, present = batch_with_different_classes(40, 50)
     on_gpu = [part.cuda() for part in (images, probs, present)]

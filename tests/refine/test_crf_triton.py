@@ -15,6 +15,7 @@ from tests.conftest import KERNEL_DEVICE
 from tests.refine.test_sparse import uneven_rows
 
 kernels = pytest.importorskip("tagseg.refine._crf_triton", reason="Triton is not on every platform")
+pytestmark = pytest.mark.gpu
 every_number_of_channels = pytest.mark.parametrize("channels", [1, 4, 32])
 
 

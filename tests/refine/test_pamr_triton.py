@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.conftest import KERNEL_DEVICE
+from tests.conftest import KERNEL_DEVICE, needs_gpu
 from tests.refine.pamr_battery import SETTINGS, PamrBattery, Refine, sample
 
 _pamr_triton = pytest.importorskip("tagseg.refine._pamr_triton", reason="Triton is not on every platform")
+pytestmark = pytest.mark.gpu
 
 
 def refine_on_device(image: Tensor, masks: Tensor, present: Tensor | None, **settings: Any) -> Tensor:
@@ -38,8 +39,7 @@ def test_an_iteration_is_one_kernel_launch(partial: bool) -> None:
     assert len(launches) == SETTINGS[0]["iterations"] + 2
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
 def test_preparation_does_not_synchronize_with_the_gpu() -> None:
     masks, present = torch.rand(2, 4, 5, 5).cuda(), torch.ones(2, 4).cuda()
     torch.cuda.set_sync_debug_mode("error")

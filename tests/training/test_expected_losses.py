@@ -44,6 +44,7 @@ def measured_losses(out: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the expected losses are those of a CPU")
 def test_losses_of_a_seeded_run_are_unchanged(tmp_path: Path) -> None:
     expected = json.loads(EXPECTED.read_text())

@@ -136,6 +136,7 @@ run(Path(sys.argv[1]), small_recipe(*sys.argv[2:]), deterministic=True)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     """Without randomness per process (gate, dropout) and with frozen batch norms."""
     settings = ["model.gate=deterministic", "training.classification_epochs=0"]

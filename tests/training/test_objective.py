@@ -14,10 +14,9 @@ from tagseg.training.objective import BatchLabels, batch_pseudo_labels, compute_
 from tagseg.training.pseudo_labels import IGNORED, pseudo_labels
 from tagseg.training.recipe import Recipe
 from tagseg.training.transforms import TrainingImages, finish_batch
+from tests.conftest import needs_gpu
 from tests.memory import PeakBytes
 from tests.training.small import small_data, small_recipe
-
-NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def plain(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
@@ -90,7 +89,8 @@ def curve(objective: Callable[..., Tensor], device: str, steps: int, *, half: bo
     return torch.stack(losses)
 
 
-@NEEDS_GPU
+@pytest.mark.gpu
+@needs_gpu
 def test_loss_and_gradient_equal_the_plain_ones_in_half_precision() -> None:
     """Each step starts from the same weights, so that differences do not grow."""
     training = Steps("cuda", half=True)
@@ -110,7 +110,8 @@ def test_fifty_steps_have_the_losses_of_the_plain_objective() -> None:
     assert (expected - losses).abs().max() < 1e-3 * expected.mean()
 
 
-@NEEDS_GPU
+@pytest.mark.gpu
+@needs_gpu
 def test_losses_in_half_precision_differ_by_less_than_its_rounding() -> None:
     """On a GPU two runs of one objective differ too, since sums have no fixed order."""
     expected, losses, exact = (

@@ -44,7 +44,7 @@ def bench_predict(device: torch.device) -> Measurements:
             _compare_passes(predictors, device, tta=True),
             _compare_crf(fastest, device),
             compare_first_passes(
-                predictors, device, count=400 if on_gpu else 40, rounds=3 if on_gpu else 1, sizes=voc_sizes
+                predictors, device, count=200 if on_gpu else 20, rounds=3 if on_gpu else 1, sizes=voc_sizes
             ),
         ),
         (

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from tagseg.predict.optimize.fused_conv import FusedConv2d
 from tests.conftest import KERNEL_DEVICE
 
+pytestmark = pytest.mark.gpu
+
 CONVOLUTIONS = {
     "1x1": nn.Conv2d(20, 10, 1),
     "1x1, stride 2, no bias": nn.Conv2d(20, 10, 1, 2, bias=False),

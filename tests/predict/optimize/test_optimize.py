@@ -16,6 +16,8 @@ from tagseg.predict.optimize import optimize_network
 from tests.compare import assert_close, relative_error
 from tests.conftest import KERNEL_DEVICE
 
+pytestmark = pytest.mark.gpu
+
 
 class TwoReaders(Backbone):
     """Two convolutions with a batch norm each; one is read by a sum as well."""
