@@ -1,4 +1,4 @@
-"""The whole job on built-in images, on any CPU, in minutes: train, predict, measure, report, and compare with CAM."""
+"""Train, predict, evaluate and report on generated images, and compare with the CAM baseline: minutes on any CPU."""
 
 import time
 from dataclasses import replace
@@ -12,63 +12,67 @@ from tagseg.api import evaluate, train, write_report
 from tagseg.data import DataSource, shapes, shapes_masks
 from tagseg.evaluation import best_background
 from tagseg.predict import Predictor
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.predict.render import mask_image
 from tagseg.report.contact_sheet import contact_sheet
 
-IMAGES, UNSEEN, SHOWN = 3000, 400, 6
+_NUM_TRAIN, _NUM_TEST = 3000, 400
+_NUM_SHEET_IMAGES = 6
+_TRAIN_SIZE = 96
 
 
 def run_demo(out: str | Path = "demo") -> Path:
-    """Train the method and the CAM baseline on generated shapes, and measure both on images that neither has seen.
+    """Train the method and the CAM baseline on generated shapes, and evaluate both on test images.
 
     Args:
-        out: the folder for everything that is made.
+        out: Folder to write to.
 
     Returns:
-        The HTML report.
+        Path of the HTML report.
     """
-    out, console, began = Path(out), Console(), time.monotonic()
-    data, unseen = DataSource(f"shapes:{IMAGES}"), DataSource(f"shapes:{UNSEEN}", split="test")
-    console.print(f"Training on {IMAGES} generated images, from their tags alone; a few minutes on two cores.")
-    method = train(data, out / "method", recipe="shapes")
-    console.print("Training the CAM baseline on the same images.")
-    cam = train(data, out / "cam", recipe="cam-shapes")
-    images, ground_truth = unseen.open(), unseen.open_masks()
-    tuned = best_background(cam, images, ground_truth, protocol="predicted-tags")
-    cam.settings = replace(cam.settings, background=tuned.best, thresholds_from="masks")
-    rows = {
-        "tagseg": evaluate(unseen, model=method, out=out / "method"),
-        "CAM": evaluate(unseen, model=cam, out=out / "cam"),
+    out, console, start = Path(out), Console(), time.monotonic()
+    train_data, test_data = DataSource(f"shapes:{_NUM_TRAIN}"), DataSource(f"shapes:{_NUM_TEST}", split="test")
+    console.print(f"Training tagseg on the tags of {_NUM_TRAIN:,} generated images: a few minutes on two cores")
+    method = train(train_data, out / "method", recipe="shapes")
+    console.print("Training the CAM baseline on the same images")
+    cam = train(train_data, out / "cam", recipe="cam-shapes")
+    tuning = best_background(cam, test_data.open(), test_data.open_masks(), protocol=PREDICTED_TAGS)
+    cam.settings = replace(cam.settings, background=tuning.best, thresholds_from="masks")
+    evaluations = {
+        "tagseg": evaluate(test_data, model=method, out=out / "method"),
+        "CAM": evaluate(test_data, model=cam, out=out / "cam"),
     }
 
-    table = Table("", "mIoU, predicted tags", "mIoU, true tags", "its threshold")
-    for name, result in rows.items():
+    table = Table("", "mIoU (predicted tags)", "mIoU (true tags)", "background threshold")
+    for name, evaluation in evaluations.items():
         table.add_row(
             name,
-            f"{100 * result.mean_iou('predicted-tags'):.1f}",
-            f"{100 * result.mean_iou('true-tags'):.1f}",
-            "none" if name == "tagseg" else f"{tuned.best:g}, the best for these masks",
+            f"{100 * evaluation.mean_iou(PREDICTED_TAGS):.1f}",
+            f"{100 * evaluation.mean_iou(TRUE_TAGS):.1f}",
+            "none" if name == "tagseg" else f"{tuning.best:g}, tuned on these masks",
         )
-    sheet = _image_sheet(method, cam, out / "images.png")
+    sheet = _write_sheet(method, cam, out / "images.png")
     page = write_report(out / "method")
     console.print(table)
     console.print(
-        f"{UNSEEN} unseen images, one scale, no CRF; {time.monotonic() - began:.0f} s in all\n"
+        f"{_NUM_TEST} test images, single-scale, no CRF; {time.monotonic() - start:.0f} s in total\n"
         f"images: {sheet}\nreport: {page}",
         highlight=False,
     )
     return page
 
 
-def _image_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
-    """Write unseen images in columns, with rows for the image, the masks of CAM and tagseg, and the ground truth."""
-    data, masks = shapes(SHOWN, split="test", size=2 * 96), shapes_masks(SHOWN, split="test", size=2 * 96)
+def _write_sheet(method: Predictor, cam: Predictor, path: Path) -> Path:
+    """Write test images in columns, with rows for the image, the masks of CAM and tagseg, and the ground truth."""
+    size = 2 * _TRAIN_SIZE  # the same scenes, drawn larger for display
+    data = shapes(_NUM_SHEET_IMAGES, split="test", size=size)
+    masks = shapes_masks(_NUM_SHEET_IMAGES, split="test", size=size)
     images = [Image.fromarray(data.images.read(index)) for index in range(len(data))]
-    inputs = [image.resize((96, 96)) for image in images]  # the size that both networks were trained at
+    inputs = [image.resize((_TRAIN_SIZE, _TRAIN_SIZE)) for image in images]
     rows = {
         "image": images,
         "CAM": [mask_image(cam.predict(image).mask) for image in inputs],
         "tagseg": [mask_image(method.predict(image).mask) for image in inputs],
-        "ground truth": [mask_image(masks[name]) for name in data.image_ids],
+        "ground truth": [mask_image(masks[image_id]) for image_id in data.image_ids],
     }
     return contact_sheet(list(rows.values()), list(rows), path, side=160, text_size=20)

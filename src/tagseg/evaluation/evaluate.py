@@ -47,7 +47,7 @@ def evaluate(
         data: Images and their tags, with the model's classes in the model's order.
         masks: Ground truth, opened with the same arguments; images without a mask are left out and counted.
         tta: Test-time augmentation, as in the paper.
-        crf: Refine by a dense CRF, for each protocol apart.
+        crf: Refine by a dense CRF, for each protocol separately.
         batch_size: Images of one size that run together.
         progress: Show a progress bar.
     """
@@ -55,7 +55,7 @@ def evaluate(
     start = time.monotonic()
     num_classes = 1 + len(predictor.classes)
     threshold_rule = predictor.settings.threshold_rule(len(predictor.classes))
-    evaluated = segment_with_masks(
+    evaluated_images = segment_with_masks(
         predictor,
         data,
         masks,
@@ -66,8 +66,8 @@ def evaluate(
         progress=progress,
     )
     confusion = {protocol: ConfusionMatrix(num_classes) for protocol in PROTOCOLS}
-    # Count in threads: this one has to keep a GPU busy.
-    for counts in read_ahead(partial(_count, num_classes), evaluated):
+    # Count pixels in threads: the main thread has to keep a GPU busy.
+    for counts in read_ahead(partial(_confusion_matrices, num_classes), evaluated_images):
         confusion = {protocol: matrix + counts[protocol] for protocol, matrix in confusion.items()}
     num_images = len(images_with_masks(predictor, data, masks))
     return Evaluation(
@@ -132,7 +132,7 @@ def segment_with_masks(
 
 
 def as_predictor(model: Predictor | Network) -> Predictor:
-    """A network alone is used with the paper's settings."""
+    """Return the predictor itself, or a network as a predictor with the paper's settings."""
     return model if isinstance(model, Predictor) else Predictor(model)
 
 
@@ -175,14 +175,14 @@ def mask_at_size(segmentation: Segmentation, size: tuple[int, ...]) -> Predicted
     return resized
 
 
-def _count(num_classes: int, image: EvaluatedImage) -> dict[str, ConfusionMatrix]:
-    """Count the pixels of one image; protocols that keep the same classes share a segmentation, counted once."""
-    counted: dict[int, ConfusionMatrix] = {}
+def _confusion_matrices(num_classes: int, image: EvaluatedImage) -> dict[str, ConfusionMatrix]:
+    """Confusion matrix of one image by protocol; a segmentation that protocols share is counted once."""
+    matrices: dict[int, ConfusionMatrix] = {}
     for segmentation in image.segmentations.values():
-        if id(segmentation) not in counted:
-            matrix = counted[id(segmentation)] = ConfusionMatrix(num_classes)
+        if id(segmentation) not in matrices:
+            matrix = matrices[id(segmentation)] = ConfusionMatrix(num_classes)
             matrix.update(mask_at_size(segmentation, image.ground_truth.shape), image.ground_truth)
-    return {protocol: counted[id(segmentation)] for protocol, segmentation in image.segmentations.items()}
+    return {protocol: matrices[id(segmentation)] for protocol, segmentation in image.segmentations.items()}
 
 
 def _device_name(device: torch.device) -> str:

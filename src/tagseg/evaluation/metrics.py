@@ -70,6 +70,11 @@ class ConfusionMatrix:
         return self._true_positives / _or_nan(self.counts.sum(0) + self.counts.sum(1) - self._true_positives)
 
     @property
+    def num_counted(self) -> int:
+        """Number of classes that count towards the mean IoU."""
+        return int((~np.isnan(self.iou)).sum())
+
+    @property
     def precision(self) -> Floats:
         """True positives over predicted pixels of each class."""
         return self._true_positives / _or_nan(self.counts.sum(0))

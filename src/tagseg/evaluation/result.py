@@ -22,16 +22,16 @@ class Evaluation:
     """Agreement of masks with the ground truth, under each protocol.
 
     Attributes:
-        class_names: without the background.
-        confusion: by protocol: `predicted-tags`, where the model's scores decide which classes an image may have, and
-            `true-tags`, where its tags do. Numbers of one are not to be compared with numbers of the other.
-        images: how many were judged.
-        without_truth: how many images of the dataset have no mask.
-        settings: scales, thresholds and what they were chosen from.
-        crf: whether a dense CRF refined the masks.
-        model: the model's name, method and backbone.
-        seconds: how long it took, from files to figures.
-        device: what it ran on.
+        class_names: Class names, without the background.
+        confusion: Confusion matrix of each protocol: `predicted-tags`, where the model's scores decide which classes an
+            image may have, and `true-tags`, where its tags do. Numbers of different protocols cannot be compared.
+        images: Number of images that were evaluated.
+        without_masks: Number of images of the dataset that have no mask.
+        settings: Scales, thresholds and what they were chosen on.
+        crf: Whether a dense CRF refined the masks.
+        model: Name, method and backbone of the model.
+        seconds: Duration, from image files to metrics.
+        device: Device that it ran on.
     """
 
     class_names: tuple[str, ...]
@@ -49,7 +49,7 @@ class Evaluation:
 
         Args:
             protocol: `predicted-tags` or `true-tags`.
-            background: Count it as a class, as PASCAL VOC does.
+            background: Whether it counts as a class, as in PASCAL VOC.
         """
         return mean(self.confusion[protocol].iou[0 if background else 1 :])
 
@@ -86,8 +86,8 @@ class Evaluation:
         return cls(
             class_names=tuple(values["classes"]),
             confusion={
-                name: ConfusionMatrix(classes, np.array(found["confusion"], dtype=np.int64))
-                for name, found in values["protocols"].items()
+                name: ConfusionMatrix(classes, np.array(metrics["confusion"], dtype=np.int64))
+                for name, metrics in values["protocols"].items()
             },
             images=values["images"],
             without_masks=values["images_without_masks"],
@@ -130,18 +130,21 @@ class Evaluation:
     def _notes(self) -> list[str]:
         settings = self.settings
         thresholds = settings.thresholds_per_class(len(self.class_names))
-        reach = f"{min(thresholds):.3g}" + (f" to {max(thresholds):.3g}" if min(thresholds) != max(thresholds) else "")
+        low, high = min(thresholds), max(thresholds)
+        threshold_text = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
         scales = ", ".join(f"{scale:g}" for scale in settings.scales)
         without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
             f"{self.images} images{without}; scales {scales}{' with flips' if settings.flip else ''}; "
-            f"CRF {'on' if self.crf else 'off'}; thresholds {reach} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
+            f"CRF {'on' if self.crf else 'off'}; "
+            f"thresholds {threshold_text} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
             f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():
-            counted = int((~np.isnan(matrix.iou)).sum())
-            if counted < matrix.classes:
-                notes.append(f"{protocol}: {counted} of {matrix.classes} classes occur and count towards the mean IoU")
+            if matrix.num_counted < matrix.classes:
+                notes.append(
+                    f"{protocol}: {matrix.num_counted} of {matrix.classes} classes occur and count towards the mean IoU"
+                )
         return notes
 
     def _metrics(self, matrix: ConfusionMatrix) -> dict[str, Any]:
@@ -150,7 +153,7 @@ class Evaluation:
         return {
             "mean": {metric: _number(mean(values)) for metric, values in per_class.items()},
             "mean_without_background": {metric: _number(mean(values[1:])) for metric, values in per_class.items()},
-            "classes_counted": int((~np.isnan(matrix.iou)).sum()),
+            "classes_counted": matrix.num_counted,
             "per_class": {
                 name: {metric: _number(values[index]) for metric, values in per_class.items()}
                 for index, name in enumerate(names)

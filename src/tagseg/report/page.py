@@ -40,7 +40,7 @@ class ClassTable:
         rows: Class name and measures, background first.
         means: Mean of each measure over the classes that occur.
         foreground_iou: Mean IoU without the background.
-        counted: Number of classes that occur.
+        num_counted: Number of classes that occur.
         confusion: Chart of the confusion matrix.
     """
 
@@ -48,7 +48,7 @@ class ClassTable:
     rows: list[tuple[str, list[float]]]
     means: list[float]
     foreground_iou: float
-    counted: int
+    num_counted: int
     confusion: Chart
 
 
@@ -174,7 +174,7 @@ def _class_tables(evaluation: Evaluation) -> list[ClassTable]:
                 rows=[(name, [float(values[index]) for values in columns]) for index, name in enumerate(names)],
                 means=[mean(values) for values in columns],
                 foreground_iou=evaluation.mean_iou(protocol, background=False),
-                counted=int((~np.isnan(matrix.iou)).sum()),
+                num_counted=matrix.num_counted,
                 confusion=_confusion_chart(protocol, names, matrix),
             )
         )
