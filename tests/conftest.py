@@ -1,4 +1,4 @@
-"""Fixtures that every test may use."""
+"""Fixtures shared by all tests."""
 
 import json
 import os
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-# Triton's kernels are tested where they run: on the GPU if there is one, otherwise in Triton's interpreter on the CPU,
-# which has to be asked for before Triton is first imported.
+# Triton kernels are tested on the GPU if there is one, otherwise in Triton's interpreter on the CPU, which must be
+# enabled before Triton is first imported.
 KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if KERNEL_DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
 
-# The golden values of the published implementation are not in the repository; a folder beside the checkout has them.
+# The golden values of the published implementation are not in the repository but in a folder beside the checkout.
 REFERENCE = Path(os.environ.get("TAGSEG_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -26,12 +26,12 @@ Reference = Callable[[str], dict[str, Any]]
 
 @pytest.fixture(scope="session")
 def reference() -> Reference:
-    """A golden file of the published implementation by name; the test is skipped where the files are absent."""
+    """Load a golden file of the published implementation by name, or skip the test if it is absent."""
 
     def load(name: str) -> dict[str, Any]:
         path = REFERENCE / name
         if not path.is_file():
-            pytest.skip(f"{name} of the published implementation is not here; TAGSEG_REFERENCE names its folder")
+            pytest.skip(f"no {name} of the published implementation; set TAGSEG_REFERENCE to its folder")
         if path.suffix == ".json":
             return dict(json.loads(path.read_text()))
         with np.load(path) as arrays:
@@ -47,5 +47,5 @@ def _seeded() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
-    """Tests run in two processes on two cores; more threads would only wait for each other."""
+    """Use one thread: tests run in two processes on two cores."""
     torch.set_num_threads(1)

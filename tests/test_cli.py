@@ -20,7 +20,7 @@ from tagseg.cli import app, main
 from tagseg.data import shapes, shapes_masks
 from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import describe_settings
-from tests.training.small import SETTINGS, small_recipe
+from tests.training.small_run import SETTINGS, small_recipe
 
 CHANGES = [argument for setting in SETTINGS for argument in ("--set", setting)]
 

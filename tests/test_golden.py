@@ -1,4 +1,4 @@
-"""The repository's own golden values: a clone without the published implementation's files is still tested."""
+"""Golden values of the repository, for clones without the published implementation's files."""
 
 import json
 
@@ -8,12 +8,12 @@ import torch
 
 from tests.compare import assert_close
 from tests.golden.cases import CASES, FOLDER, compute, digest
-from tests.models.test_reference import parameter_facts
-from tests.published import BACKBONES, published_network
+from tests.models.test_reference import parameter_summary
+from tests.reference_networks import BACKBONES, reference_network
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values(name: str) -> None:
+def test_values_are_unchanged(name: str) -> None:
     values = compute(name)
     with np.load(FOLDER / f"{name}.npz") as golden:
         assert sorted(golden) == sorted(values)
@@ -23,8 +23,8 @@ def test_values(name: str) -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("kind", ["ae", "bsl"])
-def test_parameters(backbone: str, kind: str) -> None:
-    """Names, shapes, frozen sets, resting batch norms and learning-rate groups of the published networks."""
-    facts = parameter_facts(published_network(backbone, kind), backbone)
+def test_parameters_are_unchanged(backbone: str, kind: str) -> None:
+    """Names, shapes, frozen parameters, frozen batch norms and parameter groups of the published networks."""
+    summary = parameter_summary(reference_network(backbone, kind), backbone)
     golden = json.loads((FOLDER / "parameters.json").read_text())[f"{backbone}_{kind}"]
-    assert {key: digest(value) for key, value in facts.items()} == golden
+    assert {key: digest(value) for key, value in summary.items()} == golden

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tagseg.data import DataSource, check, open_dataset, shapes
-from tests.data.writing import BLUE, GREEN, RED, write_image, write_text
+from tests.data.small_datasets import BLUE, GREEN, RED, write_image, write_text
 
 
 def write_table(root: Path, rows: dict[str, str], name: str = "t.csv") -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tagseg.data import DataError, open_dataset, open_masks
-from tests.data.writing import write_coco, write_text
+from tests.data.small_datasets import write_coco, write_text
 
 CAT, DOG = 1, 2  # mask values: the categories by ascending ID
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from tagseg.data import DataError, ImageDataset, open_dataset, shapes
-from tests.data.writing import BLUE, GREEN, RED, image_bytes, write_text, write_zip
+from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_text, write_zip
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 
 from tagseg.data import DataError, open_dataset
 from tagseg.data.files import FileIndex, FileRef
-from tests.data.writing import GREEN, RED, image_bytes, write_image, write_text, write_zip
+from tests.data.small_datasets import GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
 def test_file_is_found_by_any_end_of_its_path(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tagseg.data import DataError, open_dataset
-from tests.data.writing import BLUE, GREEN, RED, write_image, write_text
+from tests.data.small_datasets import BLUE, GREEN, RED, write_image, write_text
 
 
 def test_folder_name_is_the_label(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tagseg.data import DataError, DataSource, ImageDataset, check, open_dataset, open_masks, shapes
-from tests.data.writing import (
+from tests.data.small_datasets import (
     image_bytes,
     write_coco,
     write_image,

@@ -9,7 +9,7 @@ import pytest
 
 from tagseg.data import DataError, DataSource, open_dataset
 from tagseg.data.source import ClassFolders, Coco, Shapes, Table, Voc
-from tests.data.writing import write_coco, write_image, write_mask, write_text, write_voc
+from tests.data.small_datasets import write_coco, write_image, write_mask, write_text, write_voc
 
 
 def test_format_is_detected(tmp_path: Path) -> None:

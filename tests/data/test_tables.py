@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tagseg.data import DataError, ImageDataset, open_dataset
 from tagseg.data.tables import guess_separator, split_labels
-from tests.data.writing import BLUE, GREEN, RED, image_bytes, write_image, write_text, write_zip
+from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
 def labels_by_id(dataset: ImageDataset) -> dict[str, set[str]]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tagseg.data import DataError, ImageDataset, open_dataset, open_masks
-from tests.data.writing import write_sbd_mat, write_text, write_voc
+from tests.data.small_datasets import write_sbd_mat, write_text, write_voc
 
 
 def labels_by_id(dataset: ImageDataset) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
-"""Small golden values that the repository carries: what each part computes on inputs made by a fixed rule.
+"""Small golden values that are part of the repository, computed from generated inputs.
 
-python -m tests.golden.cases      writes them anew, after checking that this code still agrees with the published
-                                  implementation's golden values, which have to be at hand for that
+`python -m tests.golden.cases` regenerates them, after checking that this code agrees with the published
+implementation's golden values, which must be available.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ import tagseg
 from tagseg.models.gate import GlobalCueInjection, StochasticGate
 from tagseg.models.pooling import POOLINGS, with_background
 from tagseg.models.segmenter import ASPP
-from tests.published import BACKBONES, fill, published_network
+from tests.reference_networks import BACKBONES, fill, reference_network
 
 FOLDER = Path(__file__).parent
 Case = Callable[[], dict[str, Tensor]]
 
 
 def draw(seed: int, *shape: int) -> Tensor:
-    """Normal values that are the same on every machine and with every version of torch."""
+    """Draw normal values that are the same on every machine and with every version of torch."""
     return torch.from_numpy(np.random.RandomState(seed).standard_normal(shape).astype(np.float32))
 
 
@@ -78,7 +78,7 @@ def parts() -> dict[str, Tensor]:
 
 
 def network(backbone: str, kind: str) -> dict[str, Tensor]:
-    out = published_network(backbone, kind).eval()(draw(10, 1, 3, 49, 65))
+    out = reference_network(backbone, kind).eval()(draw(10, 1, 3, 49, 65))
     return {"scores": out.scores, "masks": out.masks[:, :, ::6, ::8]}
 
 
@@ -91,31 +91,31 @@ CASES |= {
 
 
 def compute(name: str) -> dict[str, Tensor]:
-    """What this code says of a case."""
+    """Compute the values of a case."""
     with torch.no_grad():
         return CASES[name]()
 
 
 def digest(value: object) -> str:
-    """A short fingerprint of anything that JSON can hold."""
+    """Return a short hash of a JSON-serializable value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write() -> None:
-    """Write every case's values, and the fingerprints of the networks' parameters."""
-    from tests.models.test_reference import parameter_facts
+    """Write the values of every case, and the hashes of the networks' parameter groups."""
+    from tests.models.test_reference import parameter_summary
 
     for name in CASES:
         arrays: dict[str, Any] = {key: value.numpy() for key, value in compute(name).items()}
         np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
-    facts = {
+    hashes = {
         f"{backbone}_{kind}": {
-            key: digest(value) for key, value in parameter_facts(published_network(backbone, kind), backbone).items()
+            key: digest(value) for key, value in parameter_summary(reference_network(backbone, kind), backbone).items()
         }
         for backbone in BACKBONES
         for kind in ("ae", "bsl")
     }
-    (FOLDER / "parameters.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (FOLDER / "parameters.json").write_text(json.dumps(hashes, indent=1) + "\n")
 
 
 class _CountSkipped:
@@ -128,5 +128,5 @@ class _CountSkipped:
 if __name__ == "__main__":
     count = _CountSkipped()
     if pytest.main(["-q", "-k", "reference", str(FOLDER.parent)], plugins=[count]) or count.skipped:
-        sys.exit("not written: this code has to agree with the published implementation's golden values first")
+        sys.exit("not written: this code does not agree with all golden values of the published implementation")
     write()

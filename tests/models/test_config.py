@@ -7,7 +7,7 @@ from tagseg.errors import ConfigError
 from tagseg.models import ModelConfig, Network
 
 
-def test_a_built_network_leaves_nothing_automatic() -> None:
+def test_config_of_a_built_network_has_no_automatic_values() -> None:
     config = tagseg.build_model("resnet18", ["cat", "dog"]).config
     assert None not in config.model_dump().values()
     assert (config.class_names, config.finetune, config.gci, config.pretrained) == (("cat", "dog"), False, True, False)
@@ -29,20 +29,20 @@ def test_json_round_trip() -> None:
     assert ModelConfig.from_json(config.to_json()) == config
 
 
-def test_json_of_earlier_files_is_read() -> None:
-    """Fields that a file lacks have their defaults, and the file holds all weights."""
+def test_json_of_earlier_versions_is_read() -> None:
+    """Missing fields have their defaults, and no pretrained weights are needed."""
     config = ModelConfig.from_json('{"backbone": "vgg16", "class_names": ["a"], "finetune": true}')
     assert (config.backbone, config.class_names, config.pretrained, config.width) == ("vgg16", ("a",), False, 256)
 
 
 @pytest.mark.parametrize("text", ["[]", "nonsense", "[" * 200_000, '{"class_names": 3}', '{"widht": 16}'])
-def test_damaged_json_is_one_line(text: str) -> None:
+def test_damaged_json_gives_a_one_line_error(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         ModelConfig.from_json(text)
     assert "\n" not in str(error.value)
 
 
-def test_a_network_keeps_its_config() -> None:
+def test_network_has_its_config() -> None:
     network: Network = tagseg.build_cam("resnet18", 2, background=0.2)
     assert json.loads(network.config.to_json())["background"] == 0.2
     assert network.config.method == "cam"

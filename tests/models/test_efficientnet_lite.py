@@ -7,8 +7,8 @@ from tagseg.models.backbones.timm_cnn import TimmCNN
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_equals_timm(training: bool, channels: int) -> None:
-    """Names, normalization and features of the network that timm builds under this name."""
+def test_backbone_equals_timm(training: bool, channels: int) -> None:
+    """Parameter names, normalization and features equal those of timm's model."""
     backbone, expected = EfficientNetLite0(channels), TimmCNN("tf_efficientnet_lite0", channels)
     assert list(backbone.state_dict()) == list(expected.state_dict())
     assert (backbone.mean, backbone.std) == (expected.mean, expected.std)
@@ -21,7 +21,7 @@ def test_equals_timm(training: bool, channels: int) -> None:
         assert torch.equal(features, expected_features)
 
 
-def test_random_weights_have_timms_variance() -> None:
+def test_random_weights_have_the_variance_of_timm() -> None:
     backbone, expected = EfficientNetLite0(), TimmCNN("tf_efficientnet_lite0")
     for name, tensor in expected.state_dict().items():
         if tensor.dim() == 4:

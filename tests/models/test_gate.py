@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from tagseg.models.gate import DeterministicGate, GlobalCueInjection, StochasticGate, build_gate
 from tests.compare import assert_close
 from tests.conftest import Reference
-from tests.published import fill
+from tests.reference_networks import fill
 
 
 @pytest.mark.parametrize(("psi", "name"), [(0.3, "eval_psi03"), (0.5, "eval_psi05")])
@@ -24,8 +24,8 @@ def test_reference_global_cue_injection(reference: Reference) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs g++")
-def test_gradients_of_global_cues_are_the_same_when_compiled_in_half_precision() -> None:
-    """Compiled kernels round less, so a gradient must not depend on the equality of values."""
+def test_compiled_global_cue_injection_has_the_same_gradients_in_half_precision() -> None:
+    """Compiled kernels round less often, so gradients must not depend on equal values."""
     torch.manual_seed(0)
     module = GlobalCueInjection(4, 8).train()
     shallow, deep = torch.randn(2, 4, 12, 12), torch.randn(2, 8, 12, 12)
@@ -81,11 +81,11 @@ def test_global_cues_of_the_paper_use_moments_per_image() -> None:
 
 
 @pytest.mark.parametrize("psi", [-0.1, 1.0, 2.0])
-def test_psi_out_of_range(psi: float) -> None:
+def test_psi_out_of_range_is_refused(psi: float) -> None:
     with pytest.raises(ValueError, match=f"psi must be at least 0 and less than 1, got {psi}"):
         StochasticGate(psi)
 
 
-def test_unknown_gate() -> None:
+def test_unknown_gate_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown gate 'stochastik'.*Did you mean 'stochastic'?"):
         build_gate("stochastik", 0.3)

@@ -32,7 +32,7 @@ def test_reference_penalty(reference: Reference, p: int, lam: float, name: str) 
 @few
 @given(st.integers(0, 1000), st.floats(1e-12, 1e-7))
 def test_ngwp_tends_to_zero_as_masks_vanish(seed: int, size: float) -> None:
-    """The limit of Supp. B.1, whatever the scores are."""
+    """The limit of Supp. B.1."""
     generator = torch.Generator().manual_seed(seed)
     logits = 20 * torch.randn(1, 3, 6, 5, generator=generator)
     masks = size * torch.rand(1, 3, 6, 5, generator=generator)
@@ -66,7 +66,7 @@ def test_log_sum_exp_lies_between_mean_and_maximum() -> None:
 
 
 @pytest.mark.parametrize("name", POOLINGS)
-def test_every_pooling_gives_a_score_per_class_and_a_finite_gradient(name: str) -> None:
+def test_every_pooling_has_one_score_per_class_and_finite_gradients(name: str) -> None:
     logits = (30 * torch.randn(2, 4, 9, 7)).requires_grad_()
     masks = with_background(logits).softmax(1)[:, 1:]
     scores = POOLINGS[name](logits, masks)
@@ -76,7 +76,7 @@ def test_every_pooling_gives_a_score_per_class_and_a_finite_gradient(name: str) 
     assert logits.grad.isfinite().all()
 
 
-def test_penalty_is_log_lambda_for_an_empty_mask_and_near_zero_for_a_full_one() -> None:
+def test_penalty_of_empty_and_full_masks() -> None:
     assert tagseg.focal_penalty(torch.zeros(1, 1, 4, 4)).item() == pytest.approx(math.log(0.01))
     assert abs(tagseg.focal_penalty(torch.ones(1, 1, 4, 4)).item()) < 1e-6
     masks = torch.rand(1, 3, 4, 4)
@@ -95,6 +95,6 @@ def test_penalty_is_log_lambda_for_an_empty_mask_and_near_zero_for_a_full_one() 
         (lambda: tagseg.focal_penalty(torch.rand(1, 2, 3, 3), lam=0), "lam must be more than 0, got 0"),
     ],
 )
-def test_bad_input_names_the_value(call: Callable[[], object], message: str) -> None:
+def test_wrong_arguments_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -12,7 +12,7 @@ from tests.compare import assert_close
 
 
 def save(path: Path, module: torch.nn.Module, metadata: dict[str, str] | None = None, half: bool = False) -> Path:
-    """Weights as torchvision or timm name them, with a classifier that has to be ignored."""
+    """Save all weights of a torchvision or timm model, including its classifier."""
     state = {
         name: tensor.half() if half and tensor.is_floating_point() else tensor
         for name, tensor in module.state_dict().items()
@@ -21,7 +21,7 @@ def save(path: Path, module: torch.nn.Module, metadata: dict[str, str] | None = 
     return path
 
 
-def test_resnet_from_torchvisions_layout(tmp_path: Path) -> None:
+def test_resnet_from_torchvision_layout(tmp_path: Path) -> None:
     net = torchvision.models.resnet50().eval()
     path = save(tmp_path / "resnet50.safetensors", net)
     backbone: Any = tagseg.build_model("resnet50", 2, pretrained=path).backbone.eval()
@@ -32,8 +32,8 @@ def test_resnet_from_torchvisions_layout(tmp_path: Path) -> None:
         assert torch.equal(backbone.layer3(backbone.layer2(skip)), net.layer3(net.layer2(skip)))
 
 
-def test_stride_of_a_file_is_used_and_saved(tmp_path: Path) -> None:
-    """Weights with the stride on the 1x1 convolutions load without an error either way, so the file names it."""
+def test_stride_in_the_file_is_used_and_saved(tmp_path: Path) -> None:
+    """Weights with the stride on the 1x1 convolution load with either layout, so the file names its stride."""
     net = torchvision.models.resnet50()
     path = save(tmp_path / "msra.safetensors", net, {"stride_on": "conv1"}, half=True)
     model = tagseg.build_model("resnet50", 2, pretrained=str(path)).eval()
@@ -42,7 +42,8 @@ def test_stride_of_a_file_is_used_and_saved(tmp_path: Path) -> None:
     assert backbone.layer4[0].conv1.stride == backbone.layer4[0].conv2.stride == (1, 1)
     tagseg.save_model(model, tmp_path / "model.safetensors")
     (tmp_path / "other").touch()
-    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode  # for colleagues too
+    # The file has the default permissions.
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
     loaded = tagseg.load_model(tmp_path / "model.safetensors")
     image = torch.randn(1, 3, 64, 64)
     other = tagseg.build_model("resnet50", 2)
@@ -52,7 +53,9 @@ def test_stride_of_a_file_is_used_and_saved(tmp_path: Path) -> None:
         assert not torch.allclose(other.eval()(image).masks, model(image).masks, atol=1e-4)
 
 
-def test_vgg_from_torchvisions_layout_warns_of_random_layers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_vgg_from_torchvision_layout_warns_about_random_layers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     net = torchvision.models.vgg16().eval()
     features = torch.nn.ModuleDict({"features": net.features})
     model = tagseg.build_cam("vgg16", 2, pretrained=save(tmp_path / "vgg.safetensors", features))
@@ -60,9 +63,9 @@ def test_vgg_from_torchvisions_layout_warns_of_random_layers(tmp_path: Path, cap
     assert torch.equal(model.state_dict()["backbone.features.28.weight"], net.features[28].weight)
 
 
-def test_mobilenet_from_torchvisions_layouts(tmp_path: Path) -> None:
+def test_mobilenet_from_torchvision_layout(tmp_path: Path) -> None:
     net = torchvision.models.mobilenet_v2().eval()
-    for name, buffer in net.named_buffers():  # so that every tensor matters
+    for name, buffer in net.named_buffers():  # so that running statistics affect the output
         if "running" in name:
             buffer.uniform_(0.5, 1.5)
     path = save(tmp_path / "mobilenet.safetensors", net)
@@ -74,7 +77,7 @@ def test_mobilenet_from_torchvisions_layouts(tmp_path: Path) -> None:
     assert torch.equal(backbone.net.blocks[6][0].conv_pwl.weight, net.features[17].conv[2].weight)
 
 
-def test_efficientnet_from_efficientnet_pytorchs_layout(tmp_path: Path) -> None:
+def test_efficientnet_from_efficientnet_pytorch_layout(tmp_path: Path) -> None:
     net: Any = timm.create_model("tf_efficientnet_lite0", features_only=True).eval()
     names = {"conv_stem": "_conv_stem", "bn1": "_bn0"}
     first = {"conv_dw": "_depthwise_conv", "bn1": "_bn1", "conv_pw": "_project_conv", "bn2": "_bn2"}
@@ -90,7 +93,10 @@ def test_efficientnet_from_efficientnet_pytorchs_layout(tmp_path: Path) -> None:
     for stage, blocks in enumerate(net.blocks):
         for index in range(len(blocks)):
             layers = first if stage == 0 else later
-            names |= {f"blocks.{stage}.{index}.{own}": f"_blocks.{number}.{theirs}" for own, theirs in layers.items()}
+            names |= {
+                f"blocks.{stage}.{index}.{name}": f"_blocks.{number}.{source_name}"
+                for name, source_name in layers.items()
+            }
             number += 1
     state = {
         f"{names[key.rpartition('.')[0]]}.{key.rpartition('.')[2]}": tensor.clone()
@@ -122,14 +128,16 @@ def test_efficientnet_from_efficientnet_pytorchs_layout(tmp_path: Path) -> None:
         "hrnet_w18_small",
     ],
 )
-def test_timms_layout(tmp_path: Path, name: str) -> None:
-    """A classifier of timm loads whole: as a feature extractor it gives what it gave before."""
+def test_timm_layout(tmp_path: Path, name: str) -> None:
+    """Every weight of the backbone comes from timm's classification model, and a missing one is an error."""
     net: Any = timm.create_model(name).eval()
     model = tagseg.build_cam(name, 2, pretrained=save(tmp_path / "weights.safetensors", net))
     assert model.config.finetune
-    own = sorted(float(t.double().sum()) for k, t in model.backbone.state_dict().items() if k.endswith("weight"))
-    theirs = [float(t.double().sum()) for k, t in net.state_dict().items() if k.endswith("weight")]
-    assert all(value in theirs for value in own)
+    backbone_sums = sorted(
+        float(t.double().sum()) for k, t in model.backbone.state_dict().items() if k.endswith("weight")
+    )
+    timm_sums = [float(t.double().sum()) for k, t in net.state_dict().items() if k.endswith("weight")]
+    assert all(value in timm_sums for value in backbone_sums)
     broken = {key: tensor.clone() for key, tensor in net.state_dict().items()}
     broken.pop(next(key for key in broken if key.endswith("weight")))
     save_file(broken, tmp_path / "broken.safetensors")
@@ -144,7 +152,7 @@ def test_rgb_filters_are_adapted_to_other_channels(tmp_path: Path, channels: int
     model = tagseg.build_cam("resnet50", 2, in_channels=channels, pretrained=path)
     weight = model.state_dict()["backbone.conv1.weight"]
     assert weight.shape[1] == channels
-    if channels == 1:  # a gray image gives what it would give as RGB
+    if channels == 1:  # a gray image gives the same features as its RGB copy
         assert_close(weight, net.conv1.weight.sum(1, keepdim=True))
 
 
@@ -161,7 +169,7 @@ def test_rgb_filters_are_adapted_to_other_channels(tmp_path: Path, channels: int
         ("resnet18", "imagenet", "timm's weights are chosen by the backbone's tag, for example resnet18.TAG"),
     ],
 )
-def test_bad_sources_are_named(backbone: str, pretrained: bool | str, message: str) -> None:
+def test_unknown_weights_are_named(backbone: str, pretrained: bool | str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tagseg.build_model(backbone, 2, pretrained=pretrained)
 
@@ -179,8 +187,8 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         tagseg.load_model(tmp_path / "other.safetensors")
 
 
-def test_downloads_use_the_right_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A cached download is found by the registry's file name."""
+def test_cached_download_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The cache has the file name of torchvision's registry."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
     url = torchvision.models.ResNet50_Weights.IMAGENET1K_V1.url
@@ -191,9 +199,9 @@ def test_downloads_use_the_right_registry(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("backbone", ["resnet50", "resnet18"])
-def test_a_failed_download_says_what_to_do(backbone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failed_download_names_the_remedy(backbone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # or it tries again for a minute
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # otherwise it retries for a minute
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no route to host")

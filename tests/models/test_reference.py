@@ -1,4 +1,4 @@
-"""The published networks, exactly: outputs, names, frozen parameters, batch norms, learning-rate groups, files."""
+"""Equality with the published networks: outputs, parameters, frozen layers, parameter groups and weight files."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tagseg.models import Network
 from tagseg.models.reference import reference_name
 from tests.compare import assert_close
 from tests.conftest import Reference
-from tests.published import BACKBONES, published_network, weights_by_name
+from tests.reference_networks import BACKBONES, reference_network, weights_by_name
 
 AUTHORS_NAME = {"wideresnet38": "resnet38", "vgg16": "vgg16", "resnet50": "resnet50", "resnet101": "resnet101"}
 each_network = pytest.mark.parametrize(
@@ -22,9 +22,9 @@ each_network = pytest.mark.parametrize(
 
 
 @each_network
-def test_outputs(reference: Reference, backbone: str, kind: str) -> None:
+def test_outputs_equal_the_reference(reference: Reference, backbone: str, kind: str) -> None:
     golden = reference(f"net_{AUTHORS_NAME[backbone]}_{kind}.npz")
-    model = published_network(backbone, kind).eval()
+    model = reference_network(backbone, kind).eval()
     with torch.inference_mode():
         out = model(golden["x"])
         skip, deep = model.backbone(golden["x"])
@@ -35,26 +35,26 @@ def test_outputs(reference: Reference, backbone: str, kind: str) -> None:
 
 
 @each_network
-def test_parameters(reference: Reference, backbone: str, kind: str) -> None:
-    facts, name = reference("parameters.json"), f"{AUTHORS_NAME[backbone]}_{kind}"
-    model = published_network(backbone, kind)
-    found = parameter_facts(model, backbone)
+def test_parameters_equal_the_reference(reference: Reference, backbone: str, kind: str) -> None:
+    golden, name = reference("parameters.json"), f"{AUTHORS_NAME[backbone]}_{kind}"
+    model = reference_network(backbone, kind)
+    summary = parameter_summary(model, backbone)
     shapes = {
-        key: shape for key, shape in facts[name].items() if key not in ("cls_branch.2.weight", "mask_branch.0.weight")
+        key: shape for key, shape in golden[name].items() if key not in ("cls_branch.2.weight", "mask_branch.0.weight")
     }
-    assert found["shapes"] == shapes
-    assert found["frozen"] == sorted(facts[f"{name}_frozen"])
-    assert found["resting_norms"] == sorted(facts[f"{name}_bn_eval_in_training"])
-    for own, theirs in zip(found["groups"], facts[f"{name}_groups"], strict=True):
-        assert own == {**theirs, "params": sorted(theirs["params"])}
+    assert summary["shapes"] == shapes
+    assert summary["frozen"] == sorted(golden[f"{name}_frozen"])
+    assert summary["resting_norms"] == sorted(golden[f"{name}_bn_eval_in_training"])
+    for group, expected in zip(summary["groups"], golden[f"{name}_groups"], strict=True):
+        assert group == {**expected, "params": sorted(expected["params"])}
 
 
-def parameter_facts(model: Network, backbone: str) -> dict[str, Any]:
-    """What parameters.json says of a network, in the authors' names."""
+def parameter_summary(model: Network, backbone: str) -> dict[str, Any]:
+    """Summarize the parameters of a network as parameters.json does, with the authors' names."""
     names = {id(parameter): reference_name(name, backbone) for name, parameter in model.named_parameters()}
     model.train()
     norms = {name: module for name, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)}
-    resting = sorted(reference_name(name, backbone) for name, norm in norms.items() if not norm.training)
+    norms_in_eval_mode = sorted(reference_name(name, backbone) for name, norm in norms.items() if not norm.training)
     model.eval()
     return {
         "shapes": {
@@ -63,7 +63,7 @@ def parameter_facts(model: Network, backbone: str) -> dict[str, Any]:
             if not name.endswith("num_batches_tracked")
         },
         "frozen": sorted(names[id(p)] for p in model.parameters() if not p.requires_grad),
-        "resting_norms": resting,
+        "resting_norms": norms_in_eval_mode,
         "groups": [
             {
                 "lr_mult": group["lr"],
@@ -75,29 +75,29 @@ def parameter_facts(model: Network, backbone: str) -> dict[str, Any]:
     }
 
 
-def authors_file(
+def write_authors_file(
     path: Path,
     model: Network,
     backbone: str,
     *,
     only: str = "",
     prefix: str = "",
-    more: dict[str, Tensor] | None = None,
+    extra: dict[str, Tensor] | None = None,
 ) -> Path:
-    """A file as the authors' code writes it, of the tensors whose own names start with `only`."""
+    """Write a file in the authors' format, with the tensors whose name in this package starts with `only`."""
     state = {
         prefix + reference_name(name, backbone): tensor.clone()
         for name, tensor in model.state_dict().items()
         if name.startswith(only)
     }
-    torch.save({**state, **(more or {})}, path)
+    torch.save({**state, **(extra or {})}, path)
     return path
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])
 def test_loads_a_trained_network(tmp_path: Path, prefix: str) -> None:
-    model = published_network("resnet50", "ae")
-    path = authors_file(tmp_path / "model_enc.pth", model, "resnet50", prefix=prefix)
+    model = reference_network("resnet50", "ae")
+    path = write_authors_file(tmp_path / "model_enc.pth", model, "resnet50", prefix=prefix)
     loaded = tagseg.load_reference_checkpoint(path, backbone="resnet50", psi=0.5).eval()
     assert isinstance(loaded, tagseg.Segmenter)
     assert loaded.config.psi == 0.5
@@ -106,10 +106,10 @@ def test_loads_a_trained_network(tmp_path: Path, prefix: str) -> None:
 
 
 def test_loads_a_trained_baseline(tmp_path: Path) -> None:
-    model = published_network("vgg16", "bsl")
+    model = reference_network("vgg16", "bsl")
     weight = model.state_dict()["classifier.weight"]
-    more = {"cls_branch.2.weight": weight, "mask_branch.0.weight": weight}
-    path = authors_file(tmp_path / "cam.pth", model, "vgg16", more=more)
+    extra = {"cls_branch.2.weight": weight, "mask_branch.0.weight": weight}
+    path = write_authors_file(tmp_path / "cam.pth", model, "vgg16", extra=extra)
     loaded = tagseg.load_reference_checkpoint(path, backbone="vgg16").eval()
     assert isinstance(loaded, tagseg.CAM)
     image = torch.randn(1, 3, 49, 65)
@@ -121,9 +121,9 @@ def test_loads_a_trained_baseline(tmp_path: Path) -> None:
     ("backbone", "classifier"), [("wideresnet38", "linear1000"), ("resnet101", "fc"), ("vgg16", "fc8")]
 )
 def test_loads_imagenet_weights_without_their_classifier(tmp_path: Path, backbone: str, classifier: str) -> None:
-    model = published_network(backbone, "bsl")
-    more = {f"{classifier}.weight": torch.rand(1000, 10), f"{classifier}.bias": torch.rand(1000)}
-    path = authors_file(tmp_path / "imagenet.pth", model, backbone, only="backbone.", more=more)
+    model = reference_network(backbone, "bsl")
+    extra = {f"{classifier}.weight": torch.rand(1000, 10), f"{classifier}.bias": torch.rand(1000)}
+    path = write_authors_file(tmp_path / "imagenet.pth", model, backbone, only="backbone.", extra=extra)
     loaded = tagseg.load_reference_checkpoint(path, backbone=backbone, classes=7)
     assert isinstance(loaded, tagseg.Segmenter)
     assert loaded.config.classes == 7
@@ -132,9 +132,9 @@ def test_loads_imagenet_weights_without_their_classifier(tmp_path: Path, backbon
 
 
 @pytest.mark.parametrize("backbone", ["wideresnet38", "vgg16", "resnet50", "resnet101"])
-def test_predicts_with_a_file_alone(tmp_path: Path, backbone: str) -> None:
-    model = published_network(backbone, "ae")
-    loaded = tagseg.load(authors_file(tmp_path / "model_enc.pth", model, backbone), precision="float32")
+def test_predictor_loads_a_reference_file(tmp_path: Path, backbone: str) -> None:
+    model = reference_network(backbone, "ae")
+    loaded = tagseg.load(write_authors_file(tmp_path / "model_enc.pth", model, backbone), precision="float32")
     assert loaded.description == {"name": "model_enc", "method": "single-stage", "backbone": backbone}
     assert loaded.settings.scales == ((1.0, 0.5, 1.5, 2.0) if backbone == "wideresnet38" else (1.0, 0.75, 1.25, 1.5))
     image = np.random.default_rng(0).integers(0, 256, (49, 65, 3), np.uint8)
@@ -144,8 +144,8 @@ def test_predicts_with_a_file_alone(tmp_path: Path, backbone: str) -> None:
     assert np.allclose(list(prediction.scores.values()), scores[0].numpy(), atol=1e-4)
 
 
-def test_imagenet_weights_do_not_predict(tmp_path: Path) -> None:
-    path = authors_file(tmp_path / "imagenet.pth", published_network("vgg16", "bsl"), "vgg16", only="backbone.")
+def test_predictor_refuses_imagenet_weights(tmp_path: Path) -> None:
+    path = write_authors_file(tmp_path / "imagenet.pth", reference_network("vgg16", "bsl"), "vgg16", only="backbone.")
     with pytest.raises(ValueError, match="imagenet.pth holds ImageNet weights and no trained model; train one"):
         tagseg.load(path)
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pth")
@@ -153,9 +153,9 @@ def test_imagenet_weights_do_not_predict(tmp_path: Path) -> None:
         tagseg.load(tmp_path / "other.pth")
 
 
-def test_a_file_that_does_not_fit_names_what_does_not(tmp_path: Path) -> None:
-    model = published_network("resnet50", "ae")
-    path = authors_file(tmp_path / "broken.pth", model, "resnet50")
+def test_mismatched_tensors_are_named(tmp_path: Path) -> None:
+    model = reference_network("resnet50", "ae")
+    path = write_authors_file(tmp_path / "broken.pth", model, "resnet50")
     state = torch.load(path, weights_only=True)
     del state["aspp.conv1.weight"]
     state["surprise.weight"] = torch.zeros(1)
@@ -169,23 +169,23 @@ def test_a_file_that_does_not_fit_names_what_does_not(tmp_path: Path) -> None:
         tagseg.load_reference_checkpoint(path, backbone="resnet50")
 
 
-def test_the_wrong_backbone_is_refused(tmp_path: Path) -> None:
-    path = authors_file(tmp_path / "resnet50.pth", published_network("resnet50", "ae"), "resnet50")
+def test_wrong_backbone_is_refused(tmp_path: Path) -> None:
+    path = write_authors_file(tmp_path / "resnet50.pth", reference_network("resnet50", "ae"), "resnet50")
     with pytest.raises(ValueError, match=r"does not fit this network; .* missing: .* and \d+ more; .* unexpected: "):
         tagseg.load_reference_checkpoint(path, backbone="vgg16")
     with pytest.raises(ValueError, match="unknown backbone of the paper 'resnet18'; known: resnet101"):
         tagseg.load_reference_checkpoint(path, backbone="resnet18")
 
 
-def test_a_file_that_would_run_code_is_refused(tmp_path: Path) -> None:
+def test_pickled_objects_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "harmful.pth"
     torch.save({"weights": Path("/")}, path)
     with pytest.raises(ValueError, match="harmful.pth is not a readable file of weights"):
         tagseg.load_reference_checkpoint(path)
 
 
-def test_rule_for_weights() -> None:
-    """The rule itself is fixed: golden values rest on it."""
+def test_generated_weights_are_deterministic() -> None:
+    """Golden values depend on these weights."""
     weight = weights_by_name("layer.weight", torch.Size([2, 3, 1, 1]))
     assert weight.dtype == torch.float32
     assert torch.equal(weight, weights_by_name("layer.weight", torch.Size([2, 3, 1, 1])))

@@ -4,7 +4,7 @@ from torchvision.models.segmentation import deeplabv3
 from tagseg.models.segmenter import ASPP
 from tests.compare import assert_close
 from tests.conftest import Reference
-from tests.published import fill
+from tests.reference_networks import fill
 
 
 def test_reference_aspp(reference: Reference) -> None:

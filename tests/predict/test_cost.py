@@ -11,13 +11,13 @@ from torch import fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tagseg
+from tagseg.benchmarks.timing import PeakBytes
 from tagseg.predict.engine import MAX_PIXELS
 from tagseg.predict.optimize import optimize_network
 from tagseg.predict.optimize.fused_conv import FusedConv2d
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import InferenceSettings
 from tagseg.predict.tta import run_tta
-from tests.memory import PeakBytes
 from tests.predict.conftest import wavy
 
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
 import tagseg
+from tagseg.benchmarks.timing import PeakBytes
 from tagseg.models import Network, Segmentation
 from tagseg.models.backbones import build_backbone
 from tagseg.models.config import ModelConfig
 from tagseg.models.pooling import with_background
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.tiling import OVERLAP, blend_weights, plan_tiles
-from tests.memory import PeakBytes
 from tests.predict.conftest import KEEP_ALL, wavy
 
 

@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tagseg import dense_crf
 from tagseg.benchmarks.crf import authors_crf, scene
+from tagseg.benchmarks.timing import PeakBytes
 from tests.conftest import Reference, needs_gpu
-from tests.memory import PeakBytes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "crf.npz"
 

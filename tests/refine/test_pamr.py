@@ -8,9 +8,9 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 import tagseg
+from tagseg.benchmarks.timing import PeakBytes
 from tests.compare import assert_close
 from tests.conftest import Reference
-from tests.memory import PeakBytes
 
 
 def random_case(seed: int, height: int, width: int, classes: int = 4) -> tuple[Tensor, Tensor]:

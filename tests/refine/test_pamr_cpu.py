@@ -2,8 +2,8 @@ import pytest
 import torch
 
 import tagseg
+from tagseg.benchmarks.timing import PeakBytes
 from tagseg.refine import _pamr_cpu
-from tests.memory import PeakBytes
 from tests.refine.pamr_battery import PamrBattery, Refine
 
 

@@ -1,4 +1,4 @@
-"""One trained run for all tests of the report."""
+"""Fixtures of the report's tests, which share one trained run."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tagseg.evaluation import Evaluation, evaluate
 from tagseg.predict import load
-from tests.report.runs import IMAGES, MASKS, train
+from tests.report.small_runs import IMAGES, MASKS, train
 
 
 @pytest.fixture(scope="session")

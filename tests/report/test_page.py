@@ -13,8 +13,8 @@ from tagseg.evaluation import Evaluation
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
-from tests.report.parsed import Page
-from tests.report.runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, train
+from tests.report.html_page import ParsedPage
+from tests.report.small_runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, train
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +24,11 @@ def full(trained: Path, evaluation: Evaluation, tmp_path_factory: pytest.TempPat
 
 
 def test_has_every_section_in_order(full: Path) -> None:
-    assert Page(full).sections == SECTIONS
+    assert ParsedPage(full).sections == SECTIONS
 
 
 def test_is_self_contained(full: Path) -> None:
-    page = Page(full)
+    page = ParsedPage(full)
     links = [attributes[key] or "" for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert links
     assert all(link.startswith(("data:image/", "#")) for link in links)
@@ -43,19 +43,19 @@ def test_page_is_deterministic(run: Path) -> None:
 
 
 def test_navigation_leads_to_every_section(full: Path, run: Path) -> None:
-    for page in (Page(full), Page(write_page(run, images=None))):
+    for page in (ParsedPage(full), ParsedPage(write_page(run, images=None))):
         assert [(attributes["href"] or "").removeprefix("#") for attributes in page.all("a")] == page.sections
 
 
 def test_ids_are_unique_and_references_resolve(run: Path, evaluation: Evaluation) -> None:
-    page = Page(write_page(run, images=IMAGES, count=1, evaluations=[evaluation, evaluation]))
+    page = ParsedPage(write_page(run, images=IMAGES, count=1, evaluations=[evaluation, evaluation]))
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {(attributes["href"] or "").removeprefix("#") for attributes in page.all("use")} <= set(ids)
 
 
 def test_shows_each_image_at_every_stage_and_two_by_iteration(full: Path) -> None:
-    images = Page(full).images
+    images = ParsedPage(full).images
     image_ids = ["val-00000", "val-00003", "val-00006", "val-00009"]
     expected = [(name, stage) for name in image_ids for stage in STAGES]
     steps = ["prediction", "1 iteration", *(f"{count} iterations" for count in (3, 5, 7, 10)), "ground truth"]
@@ -65,14 +65,14 @@ def test_shows_each_image_at_every_stage_and_two_by_iteration(full: Path) -> Non
 
 
 def test_says_how_images_are_chosen_and_which_tags_they_have(full: Path) -> None:
-    text = Page(full).text
+    text = ParsedPage(full).text
     assert "4 of 12 validation images, evenly spaced over their IDs" in text
     tags = [CLASSES[k] for k in IMAGES.labels[0].nonzero()[:, 0].tolist()]
     assert re.search(r"val-00000 tags " + re.escape(tags[0]), text)
 
 
 def test_class_names_are_escaped(full: Path) -> None:
-    page = Page(full)
+    page = ParsedPage(full)
     assert "<b>disc" not in full.read_text()
     assert all(name in page.text for name in CLASSES)
 
@@ -82,7 +82,7 @@ def test_run_and_image_names_are_escaped(run: Path) -> None:
     renamed = run.rename(run.parent / '<i>run & "co"')
     names = (hostile, *IMAGES.image_ids[1:])
     images = type(IMAGES)(CLASSES, names, IMAGES.labels, IMAGES.images)
-    page = Page(write_page(renamed, images=images, count=1))
+    page = ParsedPage(write_page(renamed, images=images, count=1))
     assert not {"script", "i"} & {tag for tag, _ in page.elements}
     assert '<i>run & "co"' in page.text
     assert hostile in page.text
@@ -90,7 +90,7 @@ def test_run_and_image_names_are_escaped(run: Path) -> None:
 
 
 def test_summary_describes_the_run(full: Path) -> None:
-    text = Page(full).text
+    text = ParsedPage(full).text
     for words in (
         "test_resnet",
         "6 classes",
@@ -102,7 +102,7 @@ def test_summary_describes_the_run(full: Path) -> None:
 
 
 def test_protocols_are_named_with_their_numbers(full: Path, evaluation: Evaluation) -> None:
-    text = Page(full).text
+    text = ParsedPage(full).text
     for protocol in ("predicted-tags", "true-tags"):
         assert f"Per class, {protocol}" in text
         assert f"Confusion, {protocol}" in text
@@ -112,27 +112,27 @@ def test_protocols_are_named_with_their_numbers(full: Path, evaluation: Evaluati
 
 
 def test_pixel_metrics_are_separate(full: Path) -> None:
-    text = Page(full).text
+    text = ParsedPage(full).text
     assert text.index("mean average precision") < text.index("Pixel metrics") < text.index("Measured on masks")
     assert "never select the model" in text
     assert "classification" not in text[text.index("Pixel metrics") : text.index("Numbers by epoch")]
 
 
 def test_curves_mark_the_checkpoint_and_the_first_phase(full: Path) -> None:
-    page = Page(full)
+    page = ParsedPage(full)
     assert "last checkpoint: epoch 2" in page.text
     assert "The model is the last checkpoint, epoch 2." in page.text
     assert len(page.with_class("phase")) == len(page.with_class("marker")) == len(page.with_class("chart"))
 
 
 def test_dataset_counts_the_tags(full: Path) -> None:
-    text = Page(full).text
+    text = ParsedPage(full).text
     for name, count in zip(CLASSES, IMAGES.labels.sum(0).int().tolist(), strict=True):
         assert f"{name} {count} {100 * count / 12:.1f} %" in text
 
 
 def test_configuration_is_complete(full: Path) -> None:
-    page = Page(full)
+    page = ParsedPage(full)
     assert "All settings of this run" in page.text
     for words in (
         "penalty_lambda 0.01",
@@ -144,7 +144,7 @@ def test_configuration_is_complete(full: Path) -> None:
 
 
 def test_charts_regions_and_tables_are_accessible(full: Path) -> None:
-    page = Page(full)
+    page = ParsedPage(full)
     for tag, attributes in page.elements:
         if attributes.get("role") in ("img", "region"):
             assert attributes.get("aria-label"), tag
@@ -158,7 +158,7 @@ def test_evaluation_in_the_folder_is_shown(run: Path, evaluation: Evaluation) ->
     evaluation.save(run)
     path = write_page(run, images=None)
     assert path == run / "report.html"
-    page = Page(path)
+    page = ParsedPage(path)
     assert "Per class, true-tags" in page.text
     assert "No images were given" in page.text
     assert page.images == []
@@ -168,14 +168,14 @@ def test_tuning_on_masks_is_a_visible_warning(run: Path, evaluation: Evaluation)
     model = run / MODEL_FILE
     tuned = replace(read_settings(model, load(run).engine.network.config), thresholds_from="masks")
     write_settings(model, tuned)
-    page = Page(write_page(run, images=None, evaluations=[evaluation, replace(evaluation, settings=tuned)]))
+    page = ParsedPage(write_page(run, images=None, evaluations=[evaluation, replace(evaluation, settings=tuned)]))
     assert "Tuned on masks: the model's settings, evaluation 2." in page.text
     assert page.with_class("warning") == ["p", "p"]
 
 
 def test_run_without_metrics_masks_and_evaluation(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
-    page = Page(write_page(run, images=IMAGES, count=1))
+    page = ParsedPage(write_page(run, images=IMAGES, count=1))
     assert page.sections == SECTIONS
     assert [alt.partition(":")[0] for alt in page.images[:4]] == [f"val-00000, {stage}" for stage in STAGES[:4]]
     for words in ("Nothing has been logged yet", "There are no ground-truth masks", "No evaluation"):
@@ -188,7 +188,7 @@ def test_run_before_the_end_of_the_first_epoch(run: Path) -> None:
     (run / "metrics.jsonl").write_text(
         '{"kind": "train", "step": 10, "epoch": 1, "loss": 0.7, "classification": 0.7}\n'
     )
-    page = Page(write_page(run, images=IMAGES, masks=MASKS))
+    page = ParsedPage(write_page(run, images=IMAGES, masks=MASKS))
     assert page.sections == [name for name in SECTIONS if name != "refinement"]
     assert "There is no model yet" in page.text
     assert "0 of 2 epochs (no checkpoint yet)" in page.text
@@ -199,7 +199,7 @@ def test_missing_values_leave_gaps(run: Path) -> None:
     lines = ['{"kind": "validation", "step": 3, "epoch": 1, "loss": null, "mAP": null}']
     lines.append('{"kind": "validation", "step": 6, "epoch": 2, "loss": 0.5, "mAP": null}')
     (run / "metrics.jsonl").write_text("\n".join(lines))
-    text = Page(write_page(run, images=None)).text
+    text = ParsedPage(write_page(run, images=None)).text
     assert "Validation loss" in text
     assert "mean average precision" not in text
 
@@ -208,14 +208,14 @@ def test_damaged_metrics_are_skipped(run: Path) -> None:
     lines = ["[1]", '{"kind": "train"}', '{"kind": "validation", "step": 0, "epoch": 0, "loss": 1.0}']
     lines.append('{"kind": "validation", "step": 6, "epoch": 2, "loss": "high", "mAP": 50.0}')
     (run / "metrics.jsonl").write_text("\n".join(lines))
-    text = Page(write_page(run, images=None)).text
+    text = ParsedPage(write_page(run, images=None)).text
     assert "mean average precision" in text
     assert "Validation loss" not in text
 
 
 def test_cam_baseline_is_shown_as_such(tmp_path: Path) -> None:
     cam = train(tmp_path / "cam", "model.method=cam", "validation.checkpoint=best", epochs=1)
-    page = Page(write_page(cam, images=IMAGES, masks=MASKS, count=2))
+    page = ParsedPage(write_page(cam, images=IMAGES, masks=MASKS, count=2))
     assert page.sections == [name for name in SECTIONS if name != "refinement"]
     assert "It has no refinement and no pseudo labels" in page.text
     assert "The model is the best checkpoint, epoch 1: the lowest validation loss, which needs image tags" in page.text
@@ -226,7 +226,7 @@ def test_cam_baseline_is_shown_as_such(tmp_path: Path) -> None:
 
 def test_run_without_refinement_shows_pseudo_labels_only(tmp_path: Path) -> None:
     plain = train(tmp_path / "plain", "pseudo_labels.refine=none", epochs=1)
-    page = Page(write_page(plain, images=IMAGES, count=1))
+    page = ParsedPage(write_page(plain, images=IMAGES, count=1))
     assert [alt.partition(":")[0].split(", ")[1] for alt in page.images] == ["input", "prediction", "pseudo label"]
     assert "does not refine" in page.text
 

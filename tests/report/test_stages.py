@@ -8,7 +8,7 @@ import torch
 from tagseg.report.run_data import read_run
 from tagseg.report.stages import compute_stages, evenly_spaced, refine_by_iteration
 from tagseg.training.pseudo_labels import IGNORED
-from tests.report.runs import IMAGES
+from tests.report.small_runs import IMAGES
 
 
 def test_stages_are_those_of_training(trained: Path) -> None:

@@ -14,9 +14,9 @@ from tagseg.cli import app, main
 from tagseg.predict import write_settings
 from tagseg.reproduction.runner import Measuring, reproductions
 from tagseg.reproduction.voc import open_voc
-from tests.data.writing import write_voc
-from tests.reproduction.made import write_packed_shapes
-from tests.training.small import SETTINGS
+from tests.data.small_datasets import write_voc
+from tests.reproduction.fake_runs import write_packed_shapes
+from tests.training.small_run import SETTINGS
 
 CHANGES = [*SETTINGS, "training.epochs=2"]
 

@@ -8,8 +8,8 @@ import pytest
 from tagseg.errors import DataError
 from tagseg.reproduction.paper import TABLES
 from tagseg.reproduction.tables import markdown_table, mean_and_std, paper_table
-from tests.reproduction.made import write_evaluation
-from tests.reproduction.tables import cells
+from tests.reproduction.fake_runs import write_evaluation
+from tests.reproduction.markdown import cells
 
 SEEDS = ("resnet50", "resnet50-seed-1", "resnet50-seed-2", "resnet50-seed-3")
 

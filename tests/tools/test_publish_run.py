@@ -5,7 +5,7 @@ import pytest
 from tagseg.errors import DataError
 from tagseg.reproduction.paper import TABLES
 from tagseg.reproduction.tables import paper_table
-from tests.reproduction.made import write_evaluation, write_training
+from tests.reproduction.fake_runs import write_evaluation, write_training
 from tools.publish_run import publish
 
 

@@ -6,8 +6,8 @@ from tagseg.errors import TagsegError
 from tagseg.predict.predictor import DEFAULT_FOLDER
 from tagseg.reproduction.paper import RUNS, TABLES
 from tagseg.training.logging import MetricsLog
-from tests.reproduction.made import write_evaluation, write_training
-from tests.reproduction.tables import cells
+from tests.reproduction.fake_runs import write_evaluation, write_training
+from tests.reproduction.markdown import cells
 from tools.results_doc import costs_table, epochs_table, fill, write_document
 
 ROOT = Path(__file__).parents[2]

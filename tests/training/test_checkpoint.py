@@ -8,18 +8,18 @@ from tagseg.errors import WeightsError
 from tagseg.models import Network, build_network
 from tagseg.models.serialization import CHECKPOINT_FILE
 from tagseg.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
-from tests.training.small import small_recipe
+from tests.training.small_run import small_recipe
 
 
 def make_network() -> tuple[Network, torch.optim.Optimizer]:
-    """A network in the memory layout of training, and the optimizer that training uses on a GPU."""
+    """Build a channels-last network and the fused optimizer that training uses on a GPU."""
     torch.manual_seed(0)
     network = build_network(small_recipe().model, ("dog", "sofa")).to(memory_format=torch.channels_last)
     return network, torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, fused=True)
 
 
 def step(network: Network, optimizer: torch.optim.Optimizer) -> None:
-    torch.manual_seed(1)  # of the gate and dropout
+    torch.manual_seed(1)  # for the gate and dropout
     optimizer.zero_grad()
     network(torch.ones(2, 3, 48, 48).to(memory_format=torch.channels_last)).logits.square().mean().backward()
     optimizer.step()
@@ -51,7 +51,7 @@ def test_damaged_checkpoints_are_named(tmp_path: Path) -> None:
         read_progress(tmp_path)
 
 
-def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     network, optimizer = make_network()
     save_checkpoint(tmp_path, network, optimizer, Progress(step=1))
     other = build_network(small_recipe("model.width=32").model, ("dog", "sofa"))

@@ -1,7 +1,6 @@
-"""A refactoring must not change the losses of a seeded run.
+"""Refactoring must not change the losses of a seeded run.
 
-`python -m tests.training.test_expected_losses` writes the expected file, after a change that is meant to change the
-results.
+After an intended change of the results, `python -m tests.training.test_expected_losses` rewrites the expected file.
 """
 
 import json
@@ -17,12 +16,12 @@ from tagseg.training.logging import read_metrics
 
 EXPECTED = Path(__file__).parent / "expected" / "losses.json"
 STEPS = 50
-# Over 50 steps, losses differ by 1e-4 between processors; one image of 80 may pass a threshold, or two change ranks.
+# Over 50 steps, losses differ by 1e-4 between processors; one image of 80 may cross a threshold, or two swap ranks.
 TOLERANCES = {"supervised": 0.03, "mAP": 1.0}
 
 
 def measured_losses(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Losses of fifty seeded steps on generated images: 20 of classification, 30 of both losses."""
+    """Train for 50 seeded steps on generated images, 20 of them on labels alone, and return the logged losses."""
     tagseg.train(
         "shapes:88",
         out,
@@ -30,7 +29,7 @@ def measured_losses(out: Path) -> dict[str, list[dict[str, Any]]]:
         epochs=10,
         classification_epochs=4,
         precision="fp32",
-        lr=1e-4,  # larger steps amplify the rounding errors by which processors differ
+        lr=1e-4,  # larger steps amplify rounding differences between processors
         val=tagseg.DataSource("shapes:16", split="val"),
         workers=0,
     )

@@ -20,7 +20,7 @@ from tagseg.predict import write_settings
 from tagseg.training.distributed import preserve_accelerate_state
 from tagseg.training.logging import read_metrics
 from tagseg.training.loop import train_network
-from tests.training.small import run, small_data, small_recipe
+from tests.training.small_run import run, small_data, small_recipe
 
 
 def assert_equal_weights(first: Network, second: Network) -> None:
@@ -47,44 +47,44 @@ def test_resume_is_bit_identical(tmp_path: Path) -> None:
     )
 
 
-def test_a_checkpoint_is_a_model_too(tmp_path: Path) -> None:
-    """At the end of a run it is the network of the last epoch; nothing may overwrite it."""
+def test_checkpoint_can_be_loaded_as_a_model(tmp_path: Path) -> None:
+    """It holds the network of the last epoch, and settings cannot be written to it."""
     file = tmp_path / "run" / CHECKPOINT_FILE
     network = run(tmp_path / "run", small_recipe())
     loaded = tagseg.load_model(file)
     assert all(torch.equal(loaded.get_parameter(name), value) for name, value in network.named_parameters())
-    (tmp_path / "run" / MODEL_FILE).unlink()  # as before the first epoch that trains on pseudo labels
+    (tmp_path / "run" / MODEL_FILE).unlink()  # as in a run without a complete epoch on pseudo labels
     with pytest.raises(ValueError, match=f"has no {MODEL_FILE}, but .*{CHECKPOINT_FILE} has the network as it stands"):
         tagseg.load(tmp_path / "run")
     with pytest.raises(ValueError, match=r"training resumes from this file, so it is not changed"):
         write_settings(file, tagseg.load(file).settings)
 
 
-def test_a_complete_run_does_not_change(tmp_path: Path) -> None:
+def test_complete_run_is_not_changed(tmp_path: Path) -> None:
     first = run(tmp_path / "run", small_recipe())
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert_equal_weights(first, run(tmp_path / "run", small_recipe()))
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == metrics
 
 
-def test_the_model_is_the_last_checkpoint(tmp_path: Path) -> None:
+def test_model_is_the_last_checkpoint(tmp_path: Path) -> None:
     run(tmp_path / "run", small_recipe())
     model, last = (tagseg.load_model(tmp_path / "run" / name) for name in (MODEL_FILE, CHECKPOINT_FILE))
     assert_equal_weights(model, last)
 
 
-def test_best_is_the_epoch_with_pseudo_labels_and_the_lowest_loss(tmp_path: Path) -> None:
+def test_best_checkpoint_has_the_lowest_loss_of_the_epochs_with_pseudo_labels(tmp_path: Path) -> None:
     recipe = small_recipe("validation.checkpoint=best")
     run(tmp_path / "run", recipe)
-    best = min((1, 2), key=lambda epoch: losses(tmp_path / "run")[epoch])  # the first epoch trains on labels alone
-    # The same steps, of a run with one epoch more, so that it can be interrupted after the best epoch.
+    best = min((1, 2), key=lambda epoch: losses(tmp_path / "run")[epoch])  # epoch 0 trains on labels alone
+    # The same steps in a run with one more epoch, so that it can be interrupted after the best epoch.
     with pytest.raises(Interrupted):
-        run(tmp_path / "until", recipe.with_settings({"epochs": 4}), stop_after=4 * (best + 1))
-    model, expected = (tagseg.load_model(tmp_path / name / MODEL_FILE) for name in ("run", "until"))
+        run(tmp_path / "interrupted", recipe.with_settings({"epochs": 4}), stop_after=4 * (best + 1))
+    model, expected = (tagseg.load_model(tmp_path / name / MODEL_FILE) for name in ("run", "interrupted"))
     assert_equal_weights(model, expected)
 
 
-def test_gradient_accumulation_has_the_same_losses(tmp_path: Path) -> None:
+def test_gradient_accumulation_gives_the_same_losses(tmp_path: Path) -> None:
     """Without randomness per image and with frozen batch norms."""
     settings = ("model.gate=deterministic", "training.classification_epochs=0")
     run(tmp_path / "whole", small_recipe(*settings), deterministic=True)
@@ -112,13 +112,13 @@ def test_cam_trains_on_image_labels_alone(tmp_path: Path) -> None:
     assert all(line["segmentation"] == 0 for line in read_metrics(tmp_path / "run") if line["kind"] == "train")
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+def test_non_finite_loss_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"the loss is not finite at step \d+; lower training.lr, now 1e\+20"):
         run(tmp_path / "run", small_recipe("training.lr=1e20"))
 
 
-def test_a_partial_checkpoint_is_not_used(tmp_path: Path) -> None:
-    """A killed process leaves a partial file and a damaged line of metrics."""
+def test_partial_files_of_a_killed_run_are_ignored(tmp_path: Path) -> None:
+    """A killed process may leave a partial checkpoint and a partial line of metrics."""
     with pytest.raises(Interrupted):
         run(tmp_path / "run", small_recipe(), stop_after=5)
     (tmp_path / "run" / (CHECKPOINT_FILE + ".part")).write_bytes(b"half a checkpoint")
@@ -130,14 +130,14 @@ def test_a_partial_checkpoint_is_not_used(tmp_path: Path) -> None:
 SCRIPT = """
 import sys, torch
 from pathlib import Path
-from tests.training.small import run, small_recipe
+from tests.training.small_run import run, small_recipe
 torch.set_num_threads(1)
 run(Path(sys.argv[1]), small_recipe(*sys.argv[2:]), deterministic=True)
 """
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
+def test_two_processes_give_the_same_losses_as_one(tmp_path: Path) -> None:
     """Without randomness per process (gate, dropout) and with frozen batch norms."""
     settings = ["model.gate=deterministic", "training.classification_epochs=0"]
     run(tmp_path / "one", small_recipe(*settings), deterministic=True)
@@ -162,7 +162,7 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
 
 
-def test_metrics_are_plain_json_lines(tmp_path: Path) -> None:
+def test_metrics_are_json_lines(tmp_path: Path) -> None:
     run(tmp_path / "run", small_recipe())
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["kind"] == "validation"] == [1, 2, 3]
@@ -171,7 +171,7 @@ def test_metrics_are_plain_json_lines(tmp_path: Path) -> None:
 
 
 def process_state() -> tuple[object, ...]:
-    """State of the process that a run must leave as it was."""
+    """Global state that a run must restore."""
     accelerate_state = [dict(state._shared_state) for state in (PartialState, AcceleratorState, GradientState)]
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     return accelerate_state, handlers, torch.backends.cudnn.benchmark, torch.get_rng_state().tolist()
@@ -222,6 +222,6 @@ def test_process_state_is_restored(
         assert (accelerator.mixed_precision, accelerator.gradient_accumulation_steps) == ("no", 3)
 
 
-def test_a_run_is_quiet_unless_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_nothing_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path / "run", small_recipe("training.epochs=1"))
     assert capsys.readouterr() == ("", "")

@@ -10,7 +10,7 @@ from tests.compare import assert_close
 from tests.conftest import Reference
 
 
-def test_reference(reference: Reference) -> None:
+def test_equals_the_reference(reference: Reference) -> None:
     golden = reference("pseudo.npz")
     pseudo = tagseg.pseudo_labels(golden["masks"], golden["labels"])
     losses = tagseg.self_supervised_loss(golden["logits"], pseudo, golden["labels"], reduction="none")
@@ -25,8 +25,8 @@ def test_classification_loss_is_equation_6() -> None:
     assert tagseg.classification_loss(scores, labels).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_weights_are_those_of_the_supplement() -> None:
-    """Pixel losses times q_c = (M - M_c) / (1 + M), by hand, at equal sizes."""
+def test_pixel_weights_are_those_of_the_supplement() -> None:
+    """The loss of a pixel of class c is multiplied by q_c = (M - M_c) / (1 + M)."""
     logits = torch.randn(1, 3, 4, 5)
     pseudo = torch.randint(-1, 3, (1, 4, 5))
     pseudo[0, 0, :3] = torch.tensor([0, 1, 2])
@@ -45,31 +45,31 @@ def test_weights_are_those_of_the_supplement() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000))
-def test_loss_is_zero_exactly_for_images_with_missing_classes(seed: int) -> None:
+def test_loss_is_zero_if_and_only_if_a_class_is_missing(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(4, 4, 5, 6, generator=generator)
     pseudo = torch.randint(-1, 4, (4, 2, 2), generator=generator)
     labels = torch.randint(0, 2, (4, 3), generator=generator).float()
     losses = tagseg.self_supervised_loss(logits, pseudo, labels, reduction="none")
     for loss, image, tags in zip(losses, pseudo, labels, strict=True):
-        tagged = {0, *(1 + int(index) for index in tags.nonzero())}
-        labeled = {int(value) for value in image.unique()} - {tagseg.IGNORED}
-        balanced_away = len(labeled) == 1  # one class alone has weight 0
-        assert (loss > 0) == (tagged == labeled and not balanced_away)
+        expected_classes = {0, *(1 + int(index) for index in tags.nonzero())}
+        labeled_classes = {int(value) for value in image.unique()} - {tagseg.IGNORED}
+        weight_is_zero = len(labeled_classes) == 1  # one class alone has weight 0
+        assert (loss > 0) == (expected_classes == labeled_classes and not weight_is_zero)
 
 
-def test_weighting_of_the_paper_counts_labeled_pixels() -> None:
+def test_paper_weighting_counts_labeled_pixels() -> None:
     logits = torch.randn(3, 2, 4, 4)
     pseudo = torch.full((3, 4, 4), tagseg.IGNORED)
     pseudo[0, :1], pseudo[0, 1] = 0, 1  # 8 labeled pixels
-    pseudo[1, 0, 0], pseudo[1, 0, 1] = 0, 1  # 2 of them
-    pseudo[2] = 0  # rejected: its class has no pixel
+    pseudo[1, 0, 0], pseudo[1, 0, 1] = 0, 1  # 2 labeled pixels
+    pseudo[2] = 0  # ignored: its class has no pixel
     labels = torch.ones(3, 1)
-    each = tagseg.self_supervised_loss(logits, pseudo, labels, reduction="none")
+    losses = tagseg.self_supervised_loss(logits, pseudo, labels, reduction="none")
     paper = tagseg.self_supervised_loss(logits, pseudo, labels, weighting="paper")
-    assert paper.item() == pytest.approx(((8 * each[0] + 2 * each[1]) / 10).item(), rel=1e-5)
-    shares = tagseg.self_supervised_loss(logits, pseudo, labels, weighting="paper", reduction="none")
-    assert shares.sum().item() == pytest.approx(paper.item(), rel=1e-5)
+    assert paper.item() == pytest.approx(((8 * losses[0] + 2 * losses[1]) / 10).item(), rel=1e-5)
+    per_image = tagseg.self_supervised_loss(logits, pseudo, labels, weighting="paper", reduction="none")
+    assert per_image.sum().item() == pytest.approx(paper.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("weighting", ["reference", "paper"])
@@ -83,7 +83,7 @@ def test_gradient_is_zero_if_all_pixels_are_ignored(weighting: str) -> None:
     assert (logits.grad == 0).all()
 
 
-def test_logits_are_enlarged() -> None:
+def test_logits_are_resized_to_the_pseudo_labels() -> None:
     logits, pseudo = torch.randn(1, 2, 3, 3), torch.randint(0, 2, (1, 9, 9))
     large = F.interpolate(logits, (9, 9), mode="bilinear", align_corners=True)
     labels = torch.ones(1, 1)
@@ -105,7 +105,7 @@ def test_logits_are_enlarged() -> None:
         ({"reduction": "sum"}, "unknown reduction 'sum'; known: mean, none"),
     ],
 )
-def test_bad_input_names_the_value(change: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_named(change: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {
         "logits": torch.rand(2, 3, 4, 4),
         "pseudo": torch.zeros(2, 4, 4).long(),

@@ -1,4 +1,4 @@
-"""The objective equals a plain implementation that refines every mask and uses all logits at full size."""
+"""The fast objective equals a plain one that refines every mask and resizes all logits to full size."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import tagseg
+from tagseg.benchmarks.timing import PeakBytes
 from tagseg.models import Network, build_network
 from tagseg.training.losses import classification_loss
 from tagseg.training.objective import BatchLabels, batch_pseudo_labels, compute_losses
@@ -15,12 +16,11 @@ from tagseg.training.pseudo_labels import IGNORED, pseudo_labels
 from tagseg.training.recipe import Recipe
 from tagseg.training.transforms import TrainingImages, finish_batch
 from tests.conftest import needs_gpu
-from tests.memory import PeakBytes
-from tests.training.small import small_data, small_recipe
+from tests.training.small_run import small_data, small_recipe
 
 
-def plain(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
-    """Loss without any shortcut."""
+def plain_loss(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
+    """Compute the loss without any optimization."""
     settings = recipe.pseudo_labels
     out = network(network.normalize(images), full_size=False)
     small = F.interpolate(images, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
@@ -30,16 +30,16 @@ def plain(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Ten
     enlarged = F.interpolate(out.logits, size=size, mode="bilinear", align_corners=True)
     pixels = F.cross_entropy(enlarged, pseudo, ignore_index=IGNORED, reduction="none")
     losses = []
-    for pixel, label, own in zip(pixels, pseudo, tags, strict=True):
+    for pixel, label, image_tags in zip(pixels, pseudo, tags, strict=True):
         counts = torch.bincount(label[label != IGNORED], minlength=enlarged.shape[1])
         weights = (counts.sum() - counts) / (1 + counts.sum())
-        complete = torch.equal(counts > 0, torch.cat([own.new_ones(1), own]).bool())
+        complete = torch.equal(counts > 0, torch.cat([image_tags.new_ones(1), image_tags]).bool())
         weighted = pixel * torch.where(label == IGNORED, 0, weights[label.clamp_min(0)])
         losses.append(weighted.mean() * complete)
     return classification_loss(out.scores, tags) + torch.stack(losses).mean()
 
 
-def fast(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
+def fast_loss(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
     return compute_losses(
         network,
         images,
@@ -49,8 +49,8 @@ def fast(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tens
     ).total
 
 
-class Steps:
-    """Seeded training step by step."""
+class SeededTraining:
+    """Seeded training, one step at a time."""
 
     def __init__(self, device: str, *, half: bool) -> None:
         self.recipe = small_recipe("pseudo_labels.iterations=4", "pseudo_labels.min_threshold=0.05")
@@ -62,9 +62,9 @@ class Steps:
         self.optimizer = torch.optim.SGD(self.network.parameter_groups(0.003), lr=0.003, momentum=0.9)
 
     def loss(self, objective: Callable[..., Tensor], step: int) -> Tensor:
-        """Loss of a step's batch, with its gradient in the network; the seed of the gate depends on the step alone."""
-        places = [(8 * step + i) % len(self.data) for i in range(8)]
-        batch, draws, tags = (torch.stack(part) for part in zip(*(self.crops[0, i] for i in places), strict=True))
+        """Compute the loss of a step's batch and its gradient; the gate's seed depends on the step alone."""
+        indices = [(8 * step + i) % len(self.data) for i in range(8)]
+        batch, draws, tags = (torch.stack(part) for part in zip(*(self.crops[0, i] for i in indices), strict=True))
         torch.manual_seed(step)
         images = finish_batch(batch, draws, self.recipe.transforms, torch.device(self.device))
         with torch.autocast(self.device, torch.bfloat16, enabled=self.half):
@@ -75,37 +75,37 @@ class Steps:
     def gradient(self) -> Tensor:
         return torch.cat([p.grad.flatten() for p in self.network.parameters() if p.grad is not None])
 
-    def advance(self) -> None:
+    def optimizer_step(self) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
 
-def curve(objective: Callable[..., Tensor], device: str, steps: int, *, half: bool = False) -> Tensor:
-    """Losses of seeded steps."""
-    training, losses = Steps(device, half=half), []
+def loss_curve(objective: Callable[..., Tensor], device: str, steps: int, *, half: bool = False) -> Tensor:
+    """Train for seeded steps and return the losses."""
+    training, losses = SeededTraining(device, half=half), []
     for step in range(steps):
         losses.append(training.loss(objective, step))
-        training.advance()
+        training.optimizer_step()
     return torch.stack(losses)
 
 
 @pytest.mark.gpu
 @needs_gpu
 def test_loss_and_gradient_equal_the_plain_ones_in_half_precision() -> None:
-    """Each step starts from the same weights, so that differences do not grow."""
-    training = Steps("cuda", half=True)
+    """Both losses of a step use the same weights, so that differences do not accumulate."""
+    training = SeededTraining("cuda", half=True)
     for step in range(50):
-        expected = training.loss(plain, step)
+        expected = training.loss(plain_loss, step)
         plain_gradient = training.gradient()
         training.optimizer.zero_grad()
-        loss = training.loss(fast, step)
+        loss = training.loss(fast_loss, step)
         assert abs(loss - expected) < 1e-3 * expected
         assert (training.gradient() - plain_gradient).norm() < 0.01 * plain_gradient.norm()
-        training.advance()
+        training.optimizer_step()
 
 
-def test_fifty_steps_have_the_losses_of_the_plain_objective() -> None:
-    expected, losses = curve(plain, "cpu", 50), curve(fast, "cpu", 50)
+def test_losses_of_fifty_steps_equal_the_plain_ones() -> None:
+    expected, losses = loss_curve(plain_loss, "cpu", 50), loss_curve(fast_loss, "cpu", 50)
     assert (expected[:5] - losses[:5]).abs().max() < 1e-4
     assert (expected - losses).abs().max() < 1e-3 * expected.mean()
 
@@ -113,9 +113,10 @@ def test_fifty_steps_have_the_losses_of_the_plain_objective() -> None:
 @pytest.mark.gpu
 @needs_gpu
 def test_losses_in_half_precision_differ_by_less_than_its_rounding() -> None:
-    """On a GPU two runs of one objective differ too, since sums have no fixed order."""
+    """On a GPU, two runs of the same objective differ as well, since sums have no fixed order."""
     expected, losses, exact = (
-        curve(objective, "cuda", 50, half=half) for objective, half in ((plain, True), (fast, True), (plain, False))
+        loss_curve(objective, "cuda", 50, half=half)
+        for objective, half in ((plain_loss, True), (fast_loss, True), (plain_loss, False))
     )
     assert (expected - losses).abs().mean() < (expected - exact).abs().mean()
 

@@ -6,11 +6,11 @@ from tagseg.training.preflight import check_label_evidence
 
 
 def with_tags(rows: list[list[int]], classes: list[str]) -> ImageDataset:
-    few = shapes(len(rows))
-    return ImageDataset(classes, few.image_ids, torch.tensor(rows), few.images)
+    data = shapes(len(rows))
+    return ImageDataset(classes, data.image_ids, torch.tensor(rows), data.images)
 
 
-def test_a_class_without_an_image_is_refused() -> None:
+def test_class_without_images_is_refused() -> None:
     with pytest.raises(DataError, match=r"no image is tagged 'cat', so it cannot be learned; add images of it or"):
         check_label_evidence(with_tags([[1, 0, 0], [0, 0, 1]], ["dog", "cat", "sofa"]))
     with pytest.raises(DataError, match=r"no image is tagged 'dog' \(nor 1 other classes\)"):
@@ -22,7 +22,7 @@ def test_fewer_than_two_varying_classes_are_refused() -> None:
         check_label_evidence(with_tags([[1, 0], [1, 1]], ["dog", "sofa"]))
 
 
-def test_a_class_in_every_image_gives_a_warning() -> None:
+def test_class_in_every_image_gives_a_warning() -> None:
     (warning,) = check_label_evidence(with_tags([[1, 0, 1], [1, 1, 0]], ["dog", "sofa", "cat"]))
     assert warning.startswith("class 'dog' occurs in every image")
     assert check_label_evidence(with_tags([[1, 0], [0, 1]], ["dog", "sofa"])) == []

@@ -18,7 +18,7 @@ def random_case(seed: int) -> tuple[Tensor, Tensor]:
 cases = st.builds(random_case, st.integers(0, 10_000))
 
 
-def test_reference(reference: Reference) -> None:
+def test_equals_the_reference(reference: Reference) -> None:
     golden = reference("pseudo.npz")
     one_hot = golden["pseudo_gt"]
     expected = torch.where(one_hot.any(1), one_hot.int().argmax(1), tagseg.IGNORED)
@@ -30,9 +30,9 @@ def test_reference(reference: Reference) -> None:
 def test_each_labeled_pixel_is_confident_of_exactly_its_class(case: tuple[Tensor, Tensor]) -> None:
     masks, labels = case
     pseudo = tagseg.pseudo_labels(masks, labels)
-    share = torch.tensor([0.7, 0.6, 0.6, 0.6, 0.6])[:, None, None]
+    fraction = torch.tensor([0.7, 0.6, 0.6, 0.6, 0.6])[:, None, None]
     present = torch.cat([torch.ones(3, 1), labels], 1)[..., None, None]
-    confident = (masks > (share * masks.amax((2, 3), keepdim=True)).clamp_min(0.2)) & present.bool()
+    confident = (masks > (fraction * masks.amax((2, 3), keepdim=True)).clamp_min(0.2)) & present.bool()
     for index in range(5):
         labeled = pseudo == index
         assert (labeled <= confident[:, index]).all()
@@ -55,7 +55,7 @@ def test_weak_masks_get_pixels_only_without_the_lower_bound() -> None:
     assert (tagseg.pseudo_labels(masks, label, lowest=0) == 1).sum() == 1
 
 
-def test_masks_are_enlarged_to_the_crop() -> None:
+def test_masks_are_resized_to_the_crop() -> None:
     masks, labels = random_case(0)
     assert tagseg.pseudo_labels(masks, labels, size=(33, 37)).shape == (3, 33, 37)
 
@@ -71,7 +71,7 @@ def test_masks_are_enlarged_to_the_crop() -> None:
         ({"lowest": -1}, "lowest must be between 0 and 1, got -1"),
     ],
 )
-def test_bad_input_names_the_value(change: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_named(change: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"masks": torch.rand(2, 4, 3, 3), "labels": torch.ones(2, 3), **change}
     with pytest.raises(ValueError, match=message):
         tagseg.pseudo_labels(**arguments)

@@ -15,18 +15,22 @@ def test_every_recipe_is_valid(name: str) -> None:
 
 
 def test_recipes_have_the_settings_of_the_paper() -> None:
-    main = Recipe.load("wideresnet38")
-    assert (main.transforms.crop, main.training.lr, main.training.epochs) == (321, 0.001, 24)
-    assert (main.model.psi, main.model.penalty_p, main.model.penalty_lambda) == (0.3, 3, 0.01)
-    assert (main.pseudo_labels.dilations, main.pseudo_labels.iterations) == ((1, 2, 4, 8, 12, 24), 10)
-    assert (main.training.classification_epochs, main.training.batch_size, main.training.weight_decay) == (5, 16, 5e-4)
+    recipe = Recipe.load("wideresnet38")
+    assert (recipe.transforms.crop, recipe.training.lr, recipe.training.epochs) == (321, 0.001, 24)
+    assert (recipe.model.psi, recipe.model.penalty_p, recipe.model.penalty_lambda) == (0.3, 3, 0.01)
+    assert (recipe.pseudo_labels.dilations, recipe.pseudo_labels.iterations) == ((1, 2, 4, 8, 12, 24), 10)
+    assert (recipe.training.classification_epochs, recipe.training.batch_size, recipe.training.weight_decay) == (
+        5,
+        16,
+        5e-4,
+    )
     for name in ("resnet50", "resnet101"):
         assert (Recipe.load(name).transforms.crop, Recipe.load(name).training.lr) == (448, 0.0005)
     assert all(Recipe.load(name).validation.checkpoint == "best" for name in PAPER)
     assert Recipe.load("default") == Recipe.load("resnet50", ["validation.checkpoint=last"])
 
 
-def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() -> None:
+def test_recipes_cover_backbones_baselines_and_ablations() -> None:
     names = set(recipe_names(all=True))
     assert {*PAPER, *(f"cam-{name}" for name in PAPER)} <= names
     assert all(Recipe.load(f"cam-{name}").model.method == "cam" for name in PAPER)
@@ -38,7 +42,7 @@ def test_there_is_a_recipe_for_each_backbone_its_baseline_and_each_ablation() ->
     assert Recipe.load("focal-p5-lambda0.1").model.penalty_lambda == 0.1
 
 
-def test_assignments_are_typed() -> None:
+def test_assigned_values_are_parsed() -> None:
     recipe = Recipe.load(
         "default",
         ["model.gate=none", "training.lr=0.01", "pseudo_labels.dilations=[1, 2]", "model.pretrained=w.safetensors"],
@@ -47,7 +51,7 @@ def test_assignments_are_typed() -> None:
     assert recipe.model.pretrained == "w.safetensors"
 
 
-def test_a_recipe_file_extends_its_base(tmp_path: Path) -> None:
+def test_recipe_file_extends_its_base(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('base = "vgg16"\n[training]\nepochs = 3\n')
     recipe = Recipe.load(path)
@@ -72,13 +76,13 @@ def test_a_recipe_file_extends_its_base(tmp_path: Path) -> None:
         ("default", ["training.epochs=many"], r"setting training.epochs='many': input should be a valid integer"),
     ],
 )
-def test_errors_are_one_line(name: str, changes: list[str], message: str) -> None:
+def test_wrong_recipes_give_one_line_errors(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         Recipe.load(name, changes)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_with_unknown_settings_is_refused(tmp_path: Path) -> None:
+def test_file_with_unknown_settings_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[model]\nbackbon = 'vgg16'\n")
     with pytest.raises(ValueError, match="unknown setting 'model.backbon'.*Did you mean 'model.backbone'"):
@@ -118,20 +122,20 @@ def test_settings_are_changed_by_name() -> None:
         ({"epochs": "many"}, "setting training.epochs='many': input should be a valid integer"),
     ],
 )
-def test_wrong_settings_are_one_line(settings: dict[str, object], message: str) -> None:
+def test_wrong_settings_give_one_line_errors(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         Recipe.load("default", settings)
     assert "\n" not in str(error.value)
 
 
-def test_a_recipe_is_read_back_from_toml(tmp_path: Path) -> None:
+def test_toml_round_trip(tmp_path: Path) -> None:
     recipe = Recipe.load("cam-vgg16", {"epochs": 3})
     (tmp_path / "mine.toml").write_text(recipe.to_toml())
     assert Recipe.load(tmp_path / "mine.toml") == recipe
     assert Recipe.parse(recipe.to_dict()) == recipe
 
 
-def test_a_recipe_based_on_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_based_on_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.toml").write_text('base = "mine.toml"')
     with pytest.raises(ConfigError, match="recipe mine.toml is based on itself"):
@@ -140,6 +144,6 @@ def test_a_recipe_based_on_itself_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def test_every_setting_is_described() -> None:
     settings = describe_settings()
-    assert all(meaning for _, meaning in settings.values())
+    assert all(description for _, description in settings.values())
     assert settings["model.finetune"][0] == "auto"
     assert "model.class_names" not in settings

@@ -4,23 +4,23 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
 
 from tagseg.training.transforms import draw_jitter, jitter, seed_for
-from tests.training.small import small_recipe
+from tests.training.small_run import small_recipe
 
 OPERATIONS = (v2.adjust_brightness, v2.adjust_contrast, v2.adjust_saturation, v2.adjust_hue)
 
 
-def some_images(count: int) -> Tensor:
+def sample_images(count: int) -> Tensor:
     images = torch.rand(count, 3, 9, 11)
     images[0, :, :4] = 0.3  # gray has no hue
     images[1, :, 4:] = torch.tensor([1.0, 0.0, 0.0])[:, None, None]
     return images
 
 
-def test_jitter_equals_torchvisions_for_each_image() -> None:
+def test_jitter_equals_torchvision() -> None:
     settings = small_recipe("transforms.hue=0.5").transforms
-    images, draws = some_images(12), torch.stack([draw_jitter(settings) for _ in range(12)])
-    changed = jitter(images.clone(), draws)
-    for image, (order, factors), result in zip(images, draws, changed, strict=True):
+    images, draws = sample_images(12), torch.stack([draw_jitter(settings) for _ in range(12)])
+    jittered = jitter(images.clone(), draws)
+    for image, (order, factors), result in zip(images, draws, jittered, strict=True):
         expected = image
         for operation in order.int().tolist():
             expected = OPERATIONS[operation](expected, float(factors[operation]))
@@ -28,10 +28,10 @@ def test_jitter_equals_torchvisions_for_each_image() -> None:
 
 
 def test_jitter_of_strength_zero_changes_nothing() -> None:
-    unchanged = small_recipe(*(f"transforms.{name}=0" for name in ("brightness", "contrast", "saturation", "hue")))
-    images = some_images(4)
-    changed = jitter(images.clone(), torch.stack([draw_jitter(unchanged.transforms) for _ in range(4)]))
-    assert torch.allclose(changed, images, atol=1e-6)
+    recipe = small_recipe(*(f"transforms.{name}=0" for name in ("brightness", "contrast", "saturation", "hue")))
+    images = sample_images(4)
+    jittered = jitter(images.clone(), torch.stack([draw_jitter(recipe.transforms) for _ in range(4)]))
+    assert torch.allclose(jittered, images, atol=1e-6)
 
 
 @pytest.mark.parametrize("strength", [0.3, 3.0])

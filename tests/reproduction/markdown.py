@@ -1,4 +1,4 @@
-"""Reading of Markdown tables in tests."""
+"""Parsing of Markdown tables."""
 
 
 def cells(markdown: str, label: str) -> list[str]:

@@ -42,7 +42,7 @@ def write_zip(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def write_voc(root: Path) -> Path:
-    """VOC with train a1 and val b1, b2; SBD with a1, b1 (also VOC's), c1 (XML in VOC) and d1 (SBD only)."""
+    """Write VOC with train a1 and val b1, b2, and SBD with a1, b1 (also VOC's), c1 (XML in VOC) and d1 (SBD only)."""
     voc, sbd = root / "VOCdevkit" / "VOC2012", root / "benchmark_RELEASE" / "dataset"
     for name, objects in {"a1": ["dog", "person", "dog"], "b1": ["cat"], "b2": ["sofa"], "c1": ["bus"]}.items():
         write_image(voc / "JPEGImages" / f"{name}.jpg")
@@ -70,7 +70,7 @@ def write_sbd_mat(path: Path, value: int) -> None:
 
 
 def write_coco(root: Path, annotations: Iterable[dict[str, Any]]) -> Path:
-    """Two images of 12 x 8, the second without annotations, and the categories 3 (dog) and 1 (cat)."""
+    """Write two images of 12 x 8, the second without annotations, and the categories 3 (dog) and 1 (cat)."""
     for name in ("one.jpg", "two.jpg"):
         write_image(root / "val" / name)
     content = {

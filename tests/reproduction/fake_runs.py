@@ -1,4 +1,4 @@
-"""Results and images made for these tests."""
+"""Fake evaluations, fake training runs and a small dataset in the layout of VOC."""
 
 import io
 import json
@@ -14,67 +14,68 @@ from tagseg.predict import InferenceSettings
 from tagseg.reproduction.measurements import MEASUREMENTS
 from tagseg.training.logging import MetricsLog
 from tagseg.training.recipe import Recipe
-from tests.data.writing import write_zip
+from tests.data.small_datasets import write_zip
 
-CLASSES = 1 + len(VOC_CLASSES)
+NUM_CLASSES = 1 + len(VOC_CLASSES)
 
 
-def evaluation(name: str, right: int, *, images: int = 1149) -> Evaluation:
-    """An evaluation as the measurement of this name makes it: of each class's 100 pixels so many are right.
+def evaluation(name: str, correct: int, *, images: int = 1149) -> Evaluation:
+    """Build an evaluation with the settings of a measurement.
 
-    The others are taken for the next class; with true tags ten more are right.
+    Of each class's 100 pixels, `correct` are classified correctly and the others as the next class; with true tags,
+    ten more are correct.
     """
-    how = MEASUREMENTS[name]
-    settings = InferenceSettings(thresholds_from="tags" if how.threshold is None else "paper")
+    measurement = MEASUREMENTS[name]
+    settings = InferenceSettings(thresholds_from="tags" if measurement.threshold is None else "paper")
     return Evaluation(
         class_names=VOC_CLASSES,
-        confusion={"predicted-tags": _matrix(right), "true-tags": _matrix(right + 10)},
+        confusion={"predicted-tags": _confusion(correct), "true-tags": _confusion(correct + 10)},
         images=images,
         without_masks=0,
-        settings=settings.for_tta(how.tta),
-        crf=how.crf,
-        model={"name": "checkpoint" if how.last else "run", "method": "single-stage", "backbone": "resnet50"},
+        settings=settings.for_tta(measurement.tta),
+        crf=measurement.crf,
+        model={"name": "checkpoint" if measurement.last else "run", "method": "single-stage", "backbone": "resnet50"},
         seconds=10.0,
         device="a device",
     )
 
 
-def _matrix(right: int) -> ConfusionMatrix:
-    counts = np.eye(CLASSES, dtype=np.int64) * right
-    counts += np.roll(np.eye(CLASSES, dtype=np.int64), 1, axis=1) * (100 - right)
-    return ConfusionMatrix(CLASSES, counts)
+def _confusion(correct: int) -> ConfusionMatrix:
+    counts = np.eye(NUM_CLASSES, dtype=np.int64) * correct
+    counts += np.roll(np.eye(NUM_CLASSES, dtype=np.int64), 1, axis=1) * (100 - correct)
+    return ConfusionMatrix(NUM_CLASSES, counts)
 
 
-def write_evaluation(results: Path, run: str, name: str, right: int, *, images: int = 1149) -> None:
+def write_evaluation(results: Path, run: str, name: str, correct: int, *, images: int = 1149) -> None:
     (results / run).mkdir(parents=True, exist_ok=True)
-    (results / run / f"{name}.json").write_text(evaluation(name, right, images=images).to_json())
+    (results / run / f"{name}.json").write_text(evaluation(name, correct, images=images).to_json())
 
 
 def write_training(results: Path, run: str, *changes: str) -> None:
-    """A run of two sessions and 40 steps: 10 images a second for its first 10 steps, then 20."""
+    """Write a run of two sessions and 40 steps, with 10 images/s in the first 10 steps and 20 afterwards."""
     (results / run).mkdir(parents=True, exist_ok=True)
     schedule = ("training.epochs=2", "training.classification_epochs=1", "training.batch_size=20")
     recipe = Recipe.load(run, [*schedule, *changes])
     config = {"recipe": recipe.to_dict(), "classes": list(VOC_CLASSES), "data": {"train": "/a/b.csv"}}
     (results / run / "config.json").write_text(json.dumps(config))
-    journal = MetricsLog(results / run)
-    journal.write("session", 0, session=1)
-    journal.write("train", 10, epoch=1, images_per_second=10.0, gpu_gib=3.0)
-    journal.write("train", 20, epoch=1, images_per_second=20.0, gpu_gib=3.5)
-    journal.write("validation", 20, epoch=1, loss=1.0, **_masks(30.0))
-    journal.write("session", 30, session=2)  # ten steps went by after the last line and before the checkpoint
-    journal.write("train", 40, epoch=2, images_per_second=20.0, gpu_gib=2.5)
-    journal.write(
-        "validation", 40, epoch=2, loss=1.5, **_masks(40.0)
-    )  # higher than before, but masks have been trained
+    log = MetricsLog(results / run)
+    log.write("session", 0, session=1)
+    log.write("train", 10, epoch=1, images_per_second=10.0, gpu_gib=3.0)
+    log.write("train", 20, epoch=1, images_per_second=20.0, gpu_gib=3.5)
+    log.write("validation", 20, epoch=1, loss=1.0, **_mask_metrics(30.0))
+    log.write("session", 30, session=2)  # resumed from a checkpoint ten steps after the last line
+    log.write("train", 40, epoch=2, images_per_second=20.0, gpu_gib=2.5)
+    log.write(
+        "validation", 40, epoch=2, loss=1.5, **_mask_metrics(40.0)
+    )  # higher, but the first epoch with pseudo labels
 
 
-def _masks(iou: float) -> dict[str, float]:
+def _mask_metrics(iou: float) -> dict[str, float]:
     return {"mIoU predicted-tags": iou, "mIoU true-tags": iou + 10}
 
 
 def write_packed_shapes(folder: Path) -> Path:
-    """Generated shapes, packed as VOC may be: two tables, zips beside them, and masks of a part of the training."""
+    """Write generated shapes as two tables with zips beside them; only five training images have masks."""
     folder.mkdir(parents=True, exist_ok=True)
     for table, split, count in (("train_aug", "train", 24), ("val", "val", 6)):
         data, ground_truth = shapes(count, split=split, size=48), shapes_masks(count, split=split, size=48)

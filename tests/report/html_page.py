@@ -1,4 +1,4 @@
-"""Parsed HTML pages."""
+"""Parser of HTML pages."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 _VOID = {"meta", "img", "br"}
 
 
-class Page(HTMLParser):
-    """Elements and texts of a page; elements that are not closed in order fail."""
+class ParsedPage(HTMLParser):
+    """Elements and text of a page; asserts that elements are closed in order."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class Page(HTMLParser):
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Close the last element."""
+        """Close the innermost element."""
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        """Record a text that is visible."""
+        """Record visible text."""
         if "style" not in self._open:
             self._texts.append(data)
 

@@ -33,7 +33,7 @@ IMAGES, MASKS = make_images(12, "val"), make_masks(12)
 
 
 def train(out: Path, *changes: str, epochs: int = 2) -> Path:
-    """Train for some seconds; returns the folder of the run."""
+    """Train a tiny network and return the folder of the run."""
     settings = ("backbone=test_resnet", "pretrained=false", "width=16")
     changes = (*(f"model.{setting}" for setting in settings), f"transforms.crop={SIZE}", *changes)
     schedule = (f"training.epochs={epochs}", "training.classification_epochs=1", "training.batch_size=8")

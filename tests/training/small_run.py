@@ -1,4 +1,4 @@
-"""A training run that takes a second."""
+"""Small training runs, of about a second each."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Networks with the weights of the published implementation's golden values, which a rule generates."""
+"""Networks with the generated weights that the published implementation's golden values were computed with."""
 
 import zlib
 from collections.abc import Callable
@@ -42,8 +42,8 @@ def fill(
 
 
 @cache
-def published_network(backbone: str, kind: str) -> Network:
-    """Build the method (`ae`) or the CAM baseline (`bsl`) on a backbone of the paper, in evaluation mode."""
+def reference_network(backbone: str, kind: str) -> Network:
+    """Build the method (`ae`) or the CAM baseline (`bsl`) with a backbone of the paper, in evaluation mode."""
     network: Network = (
         tagseg.build_model(backbone, 20, finetune=True)
         if kind == "ae"
