@@ -18,11 +18,11 @@ from tagseg.errors import DataError
 from tagseg.evaluation.metrics import ConfusionMatrix
 from tagseg.evaluation.result import Evaluation
 from tagseg.models.base import Network
-from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS, ClassRules, Segmentation
+from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS, ClassRules, ImageSegmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import FixedClasses
-from tagseg.predict.tiling import Mask as PredictedMask
+from tagseg.predict.tiling import ClassMask
 
 PROTOCOLS = (PREDICTED_TAGS, TRUE_TAGS)
 _BATCH_SIZE = 8
@@ -87,7 +87,7 @@ def evaluate(
 class EvaluatedImage:
     """Predicted masks of an image under each protocol, and its ground truth."""
 
-    segmentations: dict[str, Segmentation]
+    segmentations: dict[str, ImageSegmentation]
     ground_truth: Mask
 
 
@@ -138,12 +138,8 @@ def as_predictor(model: Predictor | Network) -> Predictor:
 
 def images_with_masks(predictor: Predictor, data: ImageDataset, masks: MaskDataset) -> list[int]:
     """Positions of the images that have a mask; classes of another order or name are refused."""
-    for kind, names in (("images' tags", data.classes), ("masks", masks.classes)):
-        if tuple(names) != predictor.classes:
-            raise DataError(
-                f"the {kind} have the classes {', '.join(names)}, but the model has {', '.join(predictor.classes)}",
-                "open them with the model's classes, in its order",
-            )
+    predictor.check_classes("images' tags", data.classes)
+    predictor.check_classes("masks", masks.classes)
     indices = [index for index, name in enumerate(data.image_ids) if name in masks]
     if not indices:
         raise DataError(
@@ -158,7 +154,7 @@ def labels_rule(labels: Tensor | Sequence[float]) -> FixedClasses:
     return FixedClasses(tuple(int(k) for k in torch.as_tensor(labels).nonzero().flatten()))
 
 
-def probs_at_size(segmentation: Segmentation, size: tuple[int, ...]) -> Tensor:
+def probs_at_size(segmentation: ImageSegmentation, size: tuple[int, ...]) -> Tensor:
     """Merged masks at the size of the ground truth, [1 + K, H, W]."""
     assert segmentation.probs is not None
     if segmentation.probs.shape[1:] == size:
@@ -166,12 +162,12 @@ def probs_at_size(segmentation: Segmentation, size: tuple[int, ...]) -> Tensor:
     return F.interpolate(segmentation.probs[None], size=size, mode="bilinear", align_corners=False)[0]
 
 
-def mask_at_size(segmentation: Segmentation, size: tuple[int, ...]) -> PredictedMask:
+def mask_at_size(segmentation: ImageSegmentation, size: tuple[int, ...]) -> ClassMask:
     """Mask at the size of the ground truth; where they differ, the merged masks are resized before the argmax."""
     if segmentation.mask.shape == size:
         return segmentation.mask
     values = np.array([0, *(k + 1 for k in segmentation.classes)], dtype=segmentation.mask.dtype)
-    resized: PredictedMask = values[probs_at_size(segmentation, size).max(0).indices.numpy()]
+    resized: ClassMask = values[probs_at_size(segmentation, size).max(0).indices.numpy()]
     return resized
 
 

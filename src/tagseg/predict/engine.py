@@ -14,7 +14,7 @@ from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.base import Network
 from tagseg.predict.optimize import optimize_network
 from tagseg.predict.settings import ClassRule, InferenceSettings
-from tagseg.predict.tiling import SMALLEST_TILE, Mask, Span, TileGrid, TileStitcher, plan_tiles
+from tagseg.predict.tiling import SMALLEST_TILE, ClassMask, Span, TileGrid, TileStitcher, plan_tiles
 from tagseg.predict.tta import TTAOutput, run_tta
 from tagseg.refine.crf import dense_crf
 
@@ -28,10 +28,11 @@ _MAX_PROB_VALUES = 2**25  # 128 MiB of masks at full size
 
 # Protocol -> rule that selects the classes of an image.
 ClassRules = Mapping[str, ClassRule]
+_Job = tuple[int, tuple[int, ...]]  # position in the batch, and classes to keep
 
 
 @dataclass(frozen=True)
-class Segmentation:
+class ImageSegmentation:
     """Mask of an image under one protocol.
 
     Attributes:
@@ -41,7 +42,7 @@ class Segmentation:
     """
 
     classes: tuple[int, ...]
-    mask: Mask
+    mask: ClassMask
     probs: Tensor | None
 
 
@@ -56,7 +57,7 @@ class ImageResult:
     """
 
     scores: list[float]
-    segmentations: dict[str, Segmentation]
+    segmentations: dict[str, ImageSegmentation]
     settings: InferenceSettings
 
 
@@ -209,24 +210,28 @@ class PendingBatch:
 
     def _finish(self) -> list[ImageResult]:
         scores: list[list[float]] = self._scores.tolist()
-        selected = [
+        selected_classes = [
             {protocol: rule.select(image_scores) for protocol, rule in rules.items()}
             for rules, image_scores in zip(self._rules, scores, strict=True)
         ]
         # Protocols that keep the same classes of an image share one segmentation.
-        jobs = dict.fromkeys((index, classes) for index, choice in enumerate(selected) for classes in choice.values())
+        jobs = dict.fromkeys(
+            (index, classes)
+            for index, image_classes in enumerate(selected_classes)
+            for classes in image_classes.values()
+        )
         segmentations = self._segment(list(jobs))
         return [
             ImageResult(
                 image_scores,
-                {protocol: segmentations[index, classes] for protocol, classes in choice.items()},
+                {protocol: segmentations[index, classes] for protocol, classes in image_classes.items()},
                 self._settings,
             )
-            for index, (image_scores, choice) in enumerate(zip(scores, selected, strict=True))
+            for index, (image_scores, image_classes) in enumerate(zip(scores, selected_classes, strict=True))
         ]
 
-    def _segment(self, jobs: list[tuple[int, tuple[int, ...]]]) -> dict[tuple[int, tuple[int, ...]], Segmentation]:
-        """Segment images of the batch (by position), each with the classes to keep."""
+    def _segment(self, jobs: list[_Job]) -> dict[_Job, ImageSegmentation]:
+        """Segment images of the batch, each with the classes to keep."""
         if not jobs:
             return {}
         num_channels = 1 + max(len(classes) for _, classes in jobs)
@@ -247,7 +252,7 @@ class PendingBatch:
                 merged = output.merge(selection.images, selection.channels)
                 stitcher.add(_refine(pixels[selection.images], merged, selection.present) if self._crf else merged)
         return {
-            (index, classes): Segmentation(
+            (index, classes): ImageSegmentation(
                 classes,
                 stitcher.masks[row].copy(),
                 None if stitcher.probs is None else stitcher.probs[row, : 1 + len(classes)].clone(),
@@ -268,13 +273,13 @@ class _Selection:
         present: Which of the channels exist, [R, 1 + K], on the CPU.
     """
 
-    jobs: list[tuple[int, tuple[int, ...]]]
+    jobs: list[_Job]
     images: Tensor
     channels: Tensor
     present: Tensor
 
     @classmethod
-    def of(cls, jobs: list[tuple[int, tuple[int, ...]]], device: torch.device) -> "_Selection":
+    def of(cls, jobs: list[_Job], device: torch.device) -> "_Selection":
         longest = max(len(classes) for _, classes in jobs)
         channels = [[0, *(k + 1 for k in classes), *[-1] * (longest - len(classes))] for _, classes in jobs]
         images = to_device([index for index, _ in jobs], torch.int64, device)

@@ -16,7 +16,7 @@ from tagseg.predict.engine import ClassRules, Engine, ImageResult, PendingBatch
 from tagseg.predict.settings import InferenceSettings
 
 _NUM_THREADS = min(8, usable_cores())
-_MAX_WAITING_BYTES = 2**28  # of results that wait, beside those in progress
+_MAX_WAITING_BYTES = 2**28  # of finished outputs; those in progress come on top
 _MAX_BATCHES_AHEAD = 128  # VOC's images have some hundred shapes, and a full batch costs little more than one image
 _MAX_PIXELS_AHEAD = 2**27  # 400 MB of images, whatever the batch size
 
@@ -140,7 +140,7 @@ class _ShapeBatches(Generic[Key]):
                 self._finish_oldest()
 
     def pop_finished(self) -> Iterator[tuple[Sample[Key], ImageResult]]:
-        """Results at the head of the stream."""
+        """Pop the results at the head of the stream."""
         while self._slots and self._slots[0].result is not None:
             slot = self._slots.popleft()
             self._num_pixels -= slot.num_pixels
@@ -148,7 +148,7 @@ class _ShapeBatches(Generic[Key]):
             yield slot.sample, slot.result
 
     def finish_all(self) -> None:
-        """Submit and finish all that waits."""
+        """Submit and finish all waiting samples."""
         for shape in list(self._waiting):
             self._submit(shape)
         while self._in_flight:
@@ -161,13 +161,13 @@ class _ShapeBatches(Generic[Key]):
             num_in_flight = 0
             while self._in_flight:
                 self._finish_oldest()
-        wishes = [slot.sample.keep_probs for slot in slots]
+        keep_probs = [slot.sample.keep_probs for slot in slots]
         pending = self._engine.submit(
             [slot.sample.image for slot in slots],
             [slot.sample.rules for slot in slots],
             self._settings,
             crf=self._crf,
-            keep_probs=True if any(wishes) else wishes[0],
+            keep_probs=True if any(keep_probs) else keep_probs[0],
         )
         self._in_flight.append((slots, pending))
         while len(self._in_flight) > num_in_flight:
@@ -180,7 +180,7 @@ class _ShapeBatches(Generic[Key]):
 
 
 def _until_error(items: Iterable[Item], errors: list[Exception]) -> Iterator[Item]:
-    """Items before the first error, which is kept to be raised later."""
+    """Yield the items before the first error, which is appended to `errors` and raised by the caller later."""
     try:
         yield from items
     except Exception as error:

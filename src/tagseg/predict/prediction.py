@@ -14,7 +14,7 @@ from PIL import Image
 from tagseg.data.images import Pixels
 from tagseg.predict.render import add_legend, blend, save_mask, shrink_for_display
 from tagseg.predict.settings import InferenceSettings
-from tagseg.predict.tiling import Mask
+from tagseg.predict.tiling import ClassMask
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +36,7 @@ class Prediction:
 
     name: str
     path: str | None
-    mask: Mask
+    mask: ClassMask
     scores: dict[str, float]
     image: Pixels
     model: Mapping[str, str]
@@ -121,7 +121,7 @@ class Prediction:
         return {name: value for value, name in enumerate(self.scores, start=1)}
 
 
-def _extent(mask: Mask, value: int) -> dict[str, Any]:
+def _extent(mask: ClassMask, value: int) -> dict[str, Any]:
     """Area and bounding box of a class that has a pixel in the mask."""
     is_class = mask == value
     area = int(is_class.sum())

@@ -126,6 +126,19 @@ class Predictor:
             raise ConfigError("settings.background is for CAM, whose background is a constant")
         self._settings = settings
 
+    def check_classes(self, kind: str, classes: Sequence[str]) -> None:
+        """Raise a `DataError` unless a dataset has the model's classes in the model's order.
+
+        Args:
+            kind: What has the classes, for the message.
+            classes: Class names of the dataset.
+        """
+        if tuple(classes) != self.classes:
+            raise DataError(
+                f"the {kind} have the classes {', '.join(classes)}, but the model has {', '.join(self.classes)}",
+                "open them with the model's classes, in its order",
+            )
+
     @overload
     def predict(
         self,
@@ -162,7 +175,7 @@ class Predictor:
         Args:
             image: A path, PIL image, array [H, W, 3] or tensor [3, H, W] (uint8, or floating point in [0, 1]), the
                 bytes of an image file, a file object, or a list of these.
-            tta: Test-time augmentation: the settings' scales and flips, as in the paper; slower by their number.
+            tta: Test-time augmentation: the settings' scales and flips, as in the paper; slower, by their number.
             crf: Refine the masks by a dense CRF.
             tags: Classes that the image is known to have; no other is allowed then, whatever its score.
             probabilities: Keep the merged masks; by default unless the image is tiled.

@@ -9,13 +9,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
-from tagseg.predict.tiling import Mask
+from tagseg.predict.tiling import ClassMask
 
 _OPACITY = 0.6
-_BACKGROUND_BRIGHTNESS = 0.8  # darker, so that the classes stand out
-_READABLE_SIDE = 384
-_LONGEST_SIDE = 2048
-_PAPER, _INK = (255, 255, 255), (33, 37, 41)
+_BACKGROUND_BRIGHTNESS = 0.8  # darkened, so that the classes stand out
+_MIN_LEGEND_SIDE = 384
+_MAX_SIDE = 2048
+_LEGEND_BACKGROUND, _LEGEND_TEXT = (255, 255, 255), (33, 37, 41)
 
 
 def palette(num_colors: int) -> NDArray[np.uint8]:
@@ -32,7 +32,7 @@ def palette(num_colors: int) -> NDArray[np.uint8]:
     return result
 
 
-def mask_image(mask: Mask) -> Image.Image:
+def mask_image(mask: ClassMask) -> Image.Image:
     """Mask as an indexed image; 16-bit masks, which no palette fits, become gray."""
     if mask.dtype != np.uint8:
         return Image.fromarray(mask)
@@ -41,7 +41,7 @@ def mask_image(mask: Mask) -> Image.Image:
     return image
 
 
-def save_mask(mask: Mask, path: str | Path) -> None:
+def save_mask(mask: ClassMask, path: str | Path) -> None:
     """Write a mask as PNG."""
     path = Path(path)
     if path.suffix.lower() != ".png":
@@ -49,7 +49,7 @@ def save_mask(mask: Mask, path: str | Path) -> None:
     mask_image(mask).save(path)
 
 
-def blend(image: Pixels, mask: Mask) -> Pixels:
+def blend(image: Pixels, mask: ClassMask) -> Pixels:
     """Color every class of the mask over the image, with a bright outline, [H, W, 3]."""
     colors = _bright_palette(int(mask.max()) + 1).astype(np.float32)
     gray = image.astype(np.float32).mean(2, keepdims=True)  # a class keeps the hue of its legend entry
@@ -61,9 +61,9 @@ def blend(image: Pixels, mask: Mask) -> Pixels:
     return (fill + 0.5).astype(np.uint8)
 
 
-def shrink_for_display(image: Pixels, mask: Mask) -> tuple[Pixels, Mask]:
+def shrink_for_display(image: Pixels, mask: ClassMask) -> tuple[Pixels, ClassMask]:
     """Reduce an image and its mask to a size that screens show."""
-    factor = _LONGEST_SIDE / max(mask.shape)
+    factor = _MAX_SIDE / max(mask.shape)
     if factor >= 1:
         return image, mask
     size = (max(1, round(mask.shape[1] * factor)), max(1, round(mask.shape[0] * factor)))
@@ -81,10 +81,10 @@ def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Ima
         entries: Mask value and text of each class; without any the legend reads "no class found".
     """
     image = Image.fromarray(blended)
-    factor = -(-_READABLE_SIDE // max(image.size))
+    factor = -(-_MIN_LEGEND_SIDE // max(image.size))
     if factor > 1:
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-    width = max(image.width, _READABLE_SIDE // 2)
+    width = max(image.width, _MIN_LEGEND_SIDE // 2)
     font_size = max(14, round(max(image.size) / 32))
     font = ImageFont.load_default(font_size)
     pad, row_height, swatch = font_size * 3 // 4, font_size * 7 // 4, font_size
@@ -96,7 +96,7 @@ def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Ima
             left, row = pad, row + 1
         positions.append((left, row))
         left += entry_width
-    canvas = Image.new("RGB", (width, image.height + pad + (row + 1) * row_height), _PAPER)
+    canvas = Image.new("RGB", (width, image.height + pad + (row + 1) * row_height), _LEGEND_BACKGROUND)
     canvas.paste(image, ((width - image.width) // 2, 0))
     draw = ImageDraw.Draw(canvas)
     colors = _bright_palette(max((value for value, _ in entries), default=0) + 1)
@@ -106,16 +106,16 @@ def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Ima
             box = (x, middle - swatch // 2, x + swatch, middle + swatch // 2)
             draw.rounded_rectangle(box, radius=swatch // 5, fill=tuple(colors[entries[index][0]].tolist()))
             x += swatch + pad // 2
-        draw.text((x, middle), text, fill=_INK, font=font, anchor="lm")
+        draw.text((x, middle), text, fill=_LEGEND_TEXT, font=font, anchor="lm")
     return canvas
 
 
 def _bright_palette(colors: int) -> NDArray[np.uint8]:
-    """The masks' palette, brighter: its dark colors would hide in a photo."""
+    """Brighten the palette, whose dark colors would be hard to see in a photo."""
     return np.asarray(255 * np.sqrt(palette(colors) / 255) + 0.5).astype(np.uint8)
 
 
-def _edges(mask: Mask, *, thickness: int) -> NDArray[np.bool_]:
+def _edges(mask: ClassMask, *, thickness: int) -> NDArray[np.bool_]:
     """Pixels within `thickness` of another class, on the side of the higher class."""
     edges = np.zeros(mask.shape, dtype=bool)
     for step in range(1, thickness + 1):

@@ -70,9 +70,9 @@ def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]
             such as `photos/*.jpg`, and images in memory.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
-    listed = cast("Iterable[ImageInput]", [images] if is_single else images)
+    inputs = cast("Iterable[ImageInput]", [images] if is_single else images)
     sources: dict[FileRef | int, ImageSource] = {}
-    for image in listed:
+    for image in inputs:
         if isinstance(image, str | Path):
             for source in _expand(Path(image).expanduser()):
                 sources.setdefault(source.file, source)

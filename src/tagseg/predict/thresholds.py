@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.errors import DataError
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
@@ -25,12 +24,7 @@ def tune_on_tags(predictor: Predictor, data: ImageDataset, *, tta: bool = False)
     Returns:
         The predictor's settings with a threshold for each class.
     """
-    if data.classes != predictor.classes:
-        raise DataError(
-            f"the images' tags have the classes {', '.join(data.classes)}, but the model has "
-            f"{', '.join(predictor.classes)}",
-            "open them with the model's classes, in its order",
-        )
+    predictor.check_classes("images' tags", data.classes)
     samples = read_ahead(lambda index: _sample(data, index), range(len(data)), size=lambda sample: sample.image.nbytes)
     settings = predictor.settings.for_tta(tta)
     results = run_pipeline(predictor.engine, samples, settings, batch_size=_BATCH_SIZE)
@@ -64,12 +58,12 @@ def _best_threshold(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> f
     if num_positives in (0, len(labels)):
         return PAPER_THRESHOLD
     order = np.argsort(-scores, kind="stable")
-    ranked = np.append(scores[order], 0.0)
+    ranked_scores = np.append(scores[order], 0.0)
     num_predicted = np.arange(1, len(scores) + 1)
     f1 = 2 * np.cumsum(labels[order]) / (num_predicted + num_positives)
-    f1[:-1][ranked[:-2] == ranked[1:-1]] = -1  # no threshold separates equal scores
+    f1[:-1][ranked_scores[:-2] == ranked_scores[1:-1]] = -1  # no threshold separates equal scores
     best = int(np.flatnonzero(f1 == f1.max())[-1])
-    return float(ranked[best] + ranked[best + 1]) / 2
+    return float(ranked_scores[best] + ranked_scores[best + 1]) / 2
 
 
 def _sample(data: ImageDataset, index: int) -> Sample[int]:

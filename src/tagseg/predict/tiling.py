@@ -12,7 +12,7 @@ from torch import Tensor
 OVERLAP = 128
 SMALLEST_TILE = 2 * OVERLAP
 Span = tuple[int, int]  # first pixel, and the one after the last
-Mask = NDArray[np.uint8] | NDArray[np.uint16]
+ClassMask = NDArray[np.uint8] | NDArray[np.uint16]  # [H, W]: 0 is background, k is the k-th class
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class TileStitcher:
     """
 
     def __init__(self, grid: TileGrid, values: Tensor, *, dtype: type, keep_probs: bool) -> None:
-        self.masks: Mask = np.zeros((len(values), *grid.size), dtype=dtype)
+        self.masks: ClassMask = np.zeros((len(values), *grid.size), dtype=dtype)
         self.probs = torch.zeros(*values.shape, *grid.size) if keep_probs else None
         self._values = values.to(torch.uint8 if dtype == np.uint8 else torch.int32)
         self._grid = grid

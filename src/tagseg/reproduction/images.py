@@ -9,7 +9,7 @@ from tagseg.data import DataSource
 from tagseg.data.masks import IGNORE_LABEL
 from tagseg.predict import load
 from tagseg.predict.render import mask_image, palette
-from tagseg.predict.tiling import Mask
+from tagseg.predict.tiling import ClassMask
 from tagseg.report.contact_sheet import contact_sheet
 from tagseg.report.stages import evenly_spaced
 
@@ -31,7 +31,7 @@ def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, coun
     data, masks = val.open(model.classes), val.open_masks(model.classes)
     image_ids = [name for name in data.image_ids if name in masks]
     chosen_ids = [image_ids[position] for position in evenly_spaced(image_ids, count)]
-    rows: dict[str, list[Mask]] = {"prediction": [], "with CRF": [], "ground truth": []}
+    rows: dict[str, list[ClassMask]] = {"prediction": [], "with CRF": [], "ground truth": []}
     for image_id in chosen_ids:
         pixels = data.images.read(data.image_ids.index(image_id))
         rows["prediction"].append(model.predict(pixels, tta=True).mask)
@@ -46,7 +46,7 @@ def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, coun
     )
 
 
-def _legend(masks: Sequence[Mask], names: Sequence[str]) -> list[tuple[tuple[int, int, int], str]]:
+def _legend(masks: Sequence[ClassMask], names: Sequence[str]) -> list[tuple[tuple[int, int, int], str]]:
     """Colors and names of the classes that occur in the masks."""
     values = sorted({int(value) for mask in masks for value in np.unique(mask)})
     colors = palette(256).tolist()
