@@ -15,4 +15,4 @@ def test_every_run_has_a_recipe_and_valid_settings() -> None:
 def test_every_row_has_a_cell_for_each_heading() -> None:
     for table in TABLES.values():
         assert all(len(row) == len(table.headings) for row in table.rows)
-        assert all(figure.file in MEASUREMENTS for figure in table.figures)
+        assert all(result.measurement in MEASUREMENTS for result in table.results)

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 import tagseg
 from tagseg.cli import app, main
 from tagseg.predict import write_settings
-from tagseg.reproduction.runner import Measuring, reproductions
-from tagseg.reproduction.voc import open_voc
+from tagseg.reproduction.runner import EvaluateStep, open_voc, reproductions
 from tests.data.small_datasets import write_voc
 from tests.reproduction.fake_runs import write_packed_shapes
 from tests.training.small_run import SETTINGS
@@ -84,7 +83,7 @@ def test_a_printed_command_gives_the_same_result(runs: tuple[Path, list[str], st
 
 def test_last_checkpoint_is_evaluated_beside_the_best(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     folder = runs[0] / "resnet50"
-    step = Measuring(folder, "last", open_voc(voc))
+    step = EvaluateStep(folder, "last", open_voc(voc))
     step.run()
     done = CliRunner().invoke(app, shlex.split(step.command.split(" && ")[0])[1:])
     assert done.exit_code == 0, done.output

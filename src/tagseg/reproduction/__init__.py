@@ -1,1 +1,1 @@
-"""The paper's tables: the runs behind each, the commands that reproduce them, and our figures beside the paper's."""
+"""The paper's tables: the runs behind each, the commands that reproduce them, and our results beside the paper's."""

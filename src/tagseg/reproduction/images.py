@@ -1,4 +1,4 @@
-"""Masks of evenly spaced validation images in one figure, without the photographs."""
+"""Masks of evenly spaced validation images on one contact sheet, without the photographs."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The paper's tables (CVPR 2020, with its supplement), and the runs whose figures stand beside the paper's."""
+"""The paper's tables (CVPR 2020, with its supplement), and the runs whose results stand beside the paper's."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,33 +8,33 @@ from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure that is measured, as the mean over one or more runs.
+class Result:
+    """A result of ours: the mean of a metric over one or more runs.
 
     Attributes:
         runs: Names of the runs: several if they differ only in the seed.
-        file: Name of the measurement.
-        measure: `iou`, `precision` or `recall`, in percent.
-        label: Class of the figure, 0 for the background; None for the mean over all classes.
+        measurement: Name of the evaluation in `MEASUREMENTS`.
+        metric: `iou`, `precision` or `recall`, in percent.
+        class_index: Class of the metric, 0 for the background; None for the mean over all classes.
     """
 
     runs: tuple[str, ...]
-    file: str
-    measure: str = "iou"
-    label: int | None = None
+    measurement: str
+    metric: str = "iou"
+    class_index: int | None = None
 
 
-Cell = str | float | Figure | None  # text, a figure of the paper, one of ours, or an empty cell
+Cell = str | float | Result | None  # text, a result of the paper, one of ours, or an empty cell
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper, with our figures beside its own.
+    """A table of the paper, with our results beside its own.
 
     Attributes:
         title: Title of the table.
         protocol: `predicted-tags` or `true-tags`, one for the whole table; empty where nothing is measured.
-        note: What the figures hold for.
+        note: Conditions under which the results hold.
         headings: Names of the columns.
         rows: Cells, as many per row as there are headings.
     """
@@ -46,9 +46,9 @@ class PaperTable:
     rows: tuple[tuple[Cell, ...], ...]
 
     @property
-    def figures(self) -> Iterator[Figure]:
-        """The figures that have to be measured for this table."""
-        return (cell for row in self.rows for cell in row if isinstance(cell, Figure))
+    def results(self) -> Iterator[Result]:
+        """Our results in this table."""
+        return (cell for row in self.rows for cell in row if isinstance(cell, Result))
 
 
 _RESNET50 = ("resnet50", "resnet50-seed-1", "resnet50-seed-2", "resnet50-seed-3")
@@ -67,7 +67,7 @@ def run_recipe(run: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _plain_and_crf(*runs: str, paper: float | None = None, paper_crf: float | None = None) -> tuple[Cell, ...]:
-    return paper, Figure(runs, "tta"), paper_crf, Figure(runs, "tta-crf")
+    return paper, Result(runs, "tta"), paper_crf, Result(runs, "tta-crf")
 
 
 _PLAIN_AND_CRF = ("paper", "ours", "paper, CRF", "ours, CRF")
@@ -99,9 +99,8 @@ _TABLE_1 = PaperTable(
 
 
 def _pseudo_and_val(run: str, paper: tuple[float, float], *, crf: str = "") -> tuple[Cell, ...]:
-    file = f"pseudo{crf}"
-    ours = (Figure((run,), file), Figure((run,), file, "precision"), Figure((run,), file, "recall"))
-    return paper[0], *ours, paper[1], Figure((run,), f"tta{crf}")
+    ours = (Result((run,), f"pseudo{crf}", metric) for metric in ("iou", "precision", "recall"))
+    return paper[0], *ours, paper[1], Result((run,), f"tta{crf}")
 
 
 _TABLE_2 = PaperTable(
@@ -125,7 +124,7 @@ def _published(method: str, backbone: str, val: float) -> tuple[Cell, ...]:
 
 
 def _on_val(backbone: str, *runs: str) -> tuple[Cell, ...]:
-    return "the method", backbone, *_plain_and_crf(*runs), Figure(runs, "tta-tags"), Figure(runs, "single")
+    return "the method", backbone, *_plain_and_crf(*runs), Result(runs, "tta-tags"), Result(runs, "single")
 
 
 _TABLE_3 = PaperTable(
@@ -182,8 +181,9 @@ _BY_CLASS_CRF = (
 # fmt: on
 
 
-def _of_class(label: int, paper: float, paper_crf: float) -> tuple[Cell, ...]:
-    return paper, Figure(_RESNET50, "tta", label=label), paper_crf, Figure(_RESNET50, "tta-crf", label=label)
+def _of_class(index: int, paper: float, paper_crf: float) -> tuple[Cell, ...]:
+    ours, ours_crf = (Result(_RESNET50, name, class_index=index) for name in ("tta", "tta-crf"))
+    return paper, ours, paper_crf, ours_crf
 
 
 _SUPP_C = PaperTable(
@@ -196,8 +196,8 @@ _SUPP_C = PaperTable(
     headings=("class", *_PLAIN_AND_CRF),
     rows=(
         *(
-            (name, *_of_class(label, _BY_CLASS[label], _BY_CLASS_CRF[label]))
-            for label, name in enumerate(("background", *VOC_CLASSES))
+            (name, *_of_class(index, _BY_CLASS[index], _BY_CLASS_CRF[index]))
+            for index, name in enumerate(("background", *VOC_CLASSES))
         ),
         ("mean", *_plain_and_crf(*_RESNET50, paper=59.7, paper_crf=62.7)),
     ),
@@ -227,7 +227,7 @@ _SUPP_F = PaperTable(
 
 
 def _best_and_last(*runs: str) -> tuple[Cell, ...]:
-    return tuple(Figure(runs, file) for file in ("tta", "last", "tta-crf", "last-crf"))
+    return tuple(Result(runs, name) for name in ("tta", "last", "tta-crf", "last-crf"))
 
 
 _CHECKPOINT = PaperTable(
@@ -246,7 +246,7 @@ _CHECKPOINT = PaperTable(
         ("MobileNetV2", *_best_and_last("mobilenetv2")),
         (
             "EfficientNet-Lite0",
-            *(Figure((run,), file) for file in ("tta", "tta-crf") for run in ("compact-lowest-loss", "compact")),
+            *(Result((run,), name) for name in ("tta", "tta-crf") for run in ("compact-lowest-loss", "compact")),
         ),
     ),
 )
@@ -254,9 +254,9 @@ _CHECKPOINT = PaperTable(
 _CHECKPOINT_TRUE_TAGS = replace(_CHECKPOINT, title="Best or last checkpoint, with known labels", protocol=TRUE_TAGS)
 
 
-def _inference(file: str) -> tuple[Cell, ...]:
-    seeds = ("resnet50", "resnet50-seed-2", "resnet50-seed-3")
-    return Figure(seeds, file), Figure(("compact",), file)
+def _inference(measurement: str) -> tuple[Cell, ...]:
+    runs = ("resnet50", "resnet50-seed-2", "resnet50-seed-3")
+    return Result(runs, measurement), Result(("compact",), measurement)
 
 
 _INFERENCE = PaperTable(
@@ -277,8 +277,8 @@ _INFERENCE = PaperTable(
 )
 
 
-def _default_model_figures(label: int | None) -> tuple[Cell, ...]:
-    return tuple(Figure(("compact",), "single-tags", measure, label) for measure in ("iou", "precision", "recall"))
+def _default_model_results(index: int | None) -> tuple[Cell, ...]:
+    return tuple(Result(("compact",), "single-tags", metric, index) for metric in ("iou", "precision", "recall"))
 
 
 _DEFAULT_MODEL = PaperTable(
@@ -290,8 +290,8 @@ _DEFAULT_MODEL = PaperTable(
     ),
     headings=("class", "IoU", "precision", "recall"),
     rows=(
-        *((name, *_default_model_figures(label)) for label, name in enumerate(("background", *VOC_CLASSES))),
-        ("mean", *_default_model_figures(None)),
+        *((name, *_default_model_results(index)) for index, name in enumerate(("background", *VOC_CLASSES))),
+        ("mean", *_default_model_results(None)),
     ),
 )
 
@@ -308,4 +308,4 @@ TABLES = {
     "default-model": _DEFAULT_MODEL,
 }
 # Each run once, in the order of the tables.
-RUNS = tuple(dict.fromkeys(run for table in TABLES.values() for figure in table.figures for run in figure.runs))
+RUNS = tuple(dict.fromkeys(run for table in TABLES.values() for result in table.results for run in result.runs))

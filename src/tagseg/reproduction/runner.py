@@ -8,15 +8,15 @@ from typing import Protocol
 
 from tagseg.api import evaluate, train
 from tagseg.data import DataSource
-from tagseg.errors import unknown_name
+from tagseg.data.voc import find_voc
+from tagseg.errors import DataError, unknown_name
 from tagseg.evaluation.result import EVALUATION_FILE
 from tagseg.models.serialization import MODEL_FILE, read_notes
 from tagseg.predict.settings import NOTE, PAPER_THRESHOLD, InferenceSettings
 from tagseg.reproduction.images import COUNT, draw_masks
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
-from tagseg.reproduction.paper import TABLES, Figure, run_recipe
+from tagseg.reproduction.paper import TABLES, Result, run_recipe
 from tagseg.reproduction.tables import paper_table
-from tagseg.reproduction.voc import VocSources, open_voc
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
@@ -51,14 +51,14 @@ def reproduce(
         on_command: Function called with each command before it runs; that of a finished step is a comment.
 
     Returns:
-        The table as Markdown with our figures beside the paper's, or the path of the images; nothing for a dry run.
+        The table as Markdown with our results beside the paper's, or the path of the images; nothing for a dry run.
     """
     if what not in reproductions():
         raise unknown_name("table", what, reproductions())
     sources, out = open_voc(Path(voc).expanduser()), Path(out)
-    steps: Iterable[Step] = [training(_IMAGES_RUN, sources, out, changes)]
+    steps: Iterable[Step] = [train_step(_IMAGES_RUN, sources, out, changes)]
     if what != IMAGES:
-        steps = steps_of(TABLES[what].figures, sources, out, changes)
+        steps = steps_for(TABLES[what].results, sources, out, changes)
     for step in steps:
         done = step.done
         on_command(f"# done: {step.command}" if done else step.command)
@@ -71,6 +71,42 @@ def reproduce(
     return paper_table(TABLES[what], out)
 
 
+@dataclass(frozen=True)
+class VocSources:
+    """Datasets of the paper's tables.
+
+    Attributes:
+        train_aug: The 10,582 training images.
+        val: The validation images, with masks.
+        train: The images of VOC's `train`, with masks, on which pseudo labels are evaluated.
+    """
+
+    train_aug: DataSource
+    val: DataSource
+    train: DataSource
+
+
+def open_voc(folder: Path) -> VocSources:
+    """Find VOC's datasets in a folder.
+
+    Args:
+        folder: VOCdevkit/VOC2012 with SBD's benchmark_RELEASE beside VOCdevkit; or a folder with train_aug.csv and
+            val.csv, the zips of their images (val.zip with masks), and train-masks.zip.
+    """
+    tables = {name: folder / f"{name}.csv" for name in ("train_aug", "val")}
+    if all(table.is_file() for table in tables.values()):
+        train_aug = str(tables["train_aug"])
+        # Evaluation leaves out images without masks, and train-masks.zip has the masks of `train` only.
+        train = DataSource(train_aug, masks=(str(folder / "train-masks.zip"),))
+        return VocSources(DataSource(train_aug), DataSource(str(tables["val"])), train)
+    if find_voc(folder) is None:
+        raise DataError(
+            f"{folder}: is not VOC 2012",
+            "give VOCdevkit/VOC2012, or a folder with train_aug.csv, val.csv and their zips, as {voc}",
+        )
+    return VocSources(*(DataSource(str(folder), split=split) for split in ("train_aug", "val", "train")))
+
+
 class Step(Protocol):
     """A step of a reproduction, which is one command of tagseg."""
 
@@ -80,14 +116,14 @@ class Step(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the result is there already."""
+        """Whether the result exists."""
 
     def run(self) -> None:
         """Run the step, or resume it."""
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainStep:
     """Training of a run.
 
     Attributes:
@@ -131,7 +167,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Measuring:
+class EvaluateStep:
     """Evaluation of a run.
 
     Attributes:
@@ -176,31 +212,31 @@ class Measuring:
         return self.voc.val if MEASUREMENTS[self.name].images == "val" else self.voc.train
 
 
-def training(run: str, voc: VocSources, out: Path, changes: Sequence[str]) -> Training:
+def train_step(run: str, voc: VocSources, out: Path, changes: Sequence[str]) -> TrainStep:
     """Return the step that trains a run; `{backbone}` in a change stands for the name of the run's backbone."""
     recipe, settings = run_recipe(run)
     backbone = Recipe.load(recipe, changes).model.backbone
-    return Training(
+    return TrainStep(
         out / run, recipe, (*settings, *(change.replace("{backbone}", backbone) for change in changes)), voc
     )
 
 
-def steps_of(figures: Iterable[Figure], voc: VocSources, out: Path, changes: Sequence[str]) -> Iterator[Step]:
-    """Yield the steps that lead to figures, run by run: first the training, then the evaluations.
+def steps_for(results: Iterable[Result], voc: VocSources, out: Path, changes: Sequence[str]) -> Iterator[Step]:
+    """Yield the steps that lead to results, run by run: first the training, then the evaluations.
 
     Args:
-        figures: The figures.
+        results: Results of a table.
         voc: The datasets.
         out: Folder of the runs.
         changes: Settings to change in every run.
     """
-    files_by_run: dict[str, dict[str, None]] = {}  # dicts keep the order and drop repeats
-    for figure in figures:
-        for run in figure.runs:
-            files_by_run.setdefault(run, {})[figure.file] = None
-    for run, files in files_by_run.items():
-        yield training(run, voc, out, changes)
-        yield from (Measuring(out / run, file, voc) for file in files)
+    measurements: dict[str, dict[str, None]] = {}  # by run; dicts keep the order and drop repeats
+    for result in results:
+        for run in result.runs:
+            measurements.setdefault(run, {})[result.measurement] = None
+    for run, names in measurements.items():
+        yield train_step(run, voc, out, changes)
+        yield from (EvaluateStep(out / run, name, voc) for name in names)
 
 
 def _options(source: DataSource, *, prefix: str = "") -> list[str]:

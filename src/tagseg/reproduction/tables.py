@@ -1,4 +1,4 @@
-"""The paper's tables as Markdown with our figures; a figure that has not been measured is a dash."""
+"""The paper's tables as Markdown with our results; one that has not been measured is a dash."""
 
 import re
 import textwrap
@@ -13,26 +13,26 @@ from tagseg.errors import DataError
 from tagseg.evaluation import Evaluation
 from tagseg.evaluation.metrics import mean
 from tagseg.reproduction.measurements import MEASUREMENTS, read_measurement
-from tagseg.reproduction.paper import Cell, Figure, PaperTable
+from tagseg.reproduction.paper import Cell, PaperTable, Result
 
 MISSING = "-"
 
 
 def paper_table(table: PaperTable, results: Path) -> str:
-    """Format a table of the paper with the figures of our runs.
+    """Format a table of the paper with the results of our runs.
 
     Args:
         table: The table.
         results: Folder with a folder for each run.
     """
-    read = cache(lambda run, file: read_measurement(results / run, file))
+    read = cache(lambda run, name: read_measurement(results / run, name))
     image_counts = {"val": set[int](), "train": set[int]()}
 
     def text(cell: Cell) -> str:
-        if not isinstance(cell, Figure):
+        if not isinstance(cell, Result):
             return cell if isinstance(cell, str) else MISSING if cell is None else f"{cell:.1f}"
-        evaluations = [evaluation for run in cell.runs if (evaluation := read(run, cell.file)) is not None]
-        image_counts[MEASUREMENTS[cell.file].images].update(evaluation.images for evaluation in evaluations)
+        evaluations = [evaluation for run in cell.runs if (evaluation := read(run, cell.measurement)) is not None]
+        image_counts[MEASUREMENTS[cell.measurement].images].update(evaluation.images for evaluation in evaluations)
         values = [_percent(evaluation, table.protocol, cell) for evaluation in evaluations]
         return mean_and_std([value for value in values if not np.isnan(value)], seeds=len(cell.runs))
 
@@ -92,6 +92,6 @@ def wrap(text: str) -> str:
     return textwrap.fill(text, 128, break_on_hyphens=False)
 
 
-def _percent(evaluation: Evaluation, protocol: str, figure: Figure) -> float:
-    values = getattr(evaluation.confusion[protocol], figure.measure)
-    return 100 * float(mean(values) if figure.label is None else values[figure.label])
+def _percent(evaluation: Evaluation, protocol: str, result: Result) -> float:
+    values = getattr(evaluation.confusion[protocol], result.metric)
+    return 100 * float(mean(values) if result.class_index is None else values[result.class_index])
