@@ -36,7 +36,7 @@ def update_file(file: Path, update: Callable[[str], str]) -> None:
 
 
 def run_tool(tool: Callable[..., None], description: str, *arguments: str) -> None:
-    """Run a tool with paths from the command line, and print errors that a user can mend as one line.
+    """Run a tool with paths from the command line, and print errors that a user can fix as one line.
 
     Args:
         tool: Function that takes one path for each argument.

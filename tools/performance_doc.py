@@ -1,4 +1,4 @@
-"""Write measured figures into docs/performance.md, and plot how costs grow.
+"""Write benchmark tables into docs/performance.md, and plot how time grows with size.
 
 python -m tools.performance_doc results/performance docs/performance.md
 """

@@ -1,4 +1,4 @@
-"""Write the paper's tables with our figures, and tables about our runs, into docs/results.md or the model card.
+"""Write the paper's tables with our results, and tables about our runs, into docs/results.md or the model card.
 
 python -m tools.results_doc results docs/results.md
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from tagseg.api import MAX_EVALUATED
 from tagseg.errors import DataError, unknown_name
-from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
+from tagseg.evaluation.evaluate import PROTOCOLS
 from tagseg.reproduction.measurements import read_measurement
 from tagseg.reproduction.paper import RUNS, TABLES
 from tagseg.reproduction.tables import MISSING, markdown_table, paper_table, wrap
@@ -19,10 +19,10 @@ from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import CONFIG_FILE, read_config
 from tools._documents import fill_blocks, run_tool, update_file
 
-_MASK_METRICS = tuple(f"mIoU {protocol}" for protocol in (PREDICTED_TAGS, TRUE_TAGS))
+_MASK_METRICS = tuple(f"mIoU {protocol}" for protocol in PROTOCOLS)
 _MAX_EPOCHS = 6  # of a run with more validations, every fifth epoch and the last are listed
 
-Journal = list[dict[str, Any]]
+Metrics = list[dict[str, Any]]  # lines of metrics.jsonl
 
 
 def write_document(results: Path, document: Path) -> None:
@@ -60,9 +60,9 @@ def epochs_table(results: Path, runs: Iterable[str]) -> str:
     """
     rows, validations_by_run = [], []
     for run in runs:
-        journal = read_metrics(results / run)
-        validations = [line for line in journal if line["kind"] == "validation"]
-        listed = [
+        metrics = read_metrics(results / run)
+        validations = [line for line in metrics if line["kind"] == "validation"]
+        listed_validations = [
             line
             for line in validations
             if len(validations) <= _MAX_EPOCHS or line["epoch"] % 5 == 0 or line is validations[-1]
@@ -70,21 +70,21 @@ def epochs_table(results: Path, runs: Iterable[str]) -> str:
         rows.append(
             [
                 run,
-                ", ".join(str(line["epoch"]) for line in listed) or MISSING,
-                ", ".join(f"{line['loss']:.3f}" for line in listed) or MISSING,
-                *(", ".join(f"{line[name]:.1f}" for line in listed) or MISSING for name in _MASK_METRICS),
+                ", ".join(str(line["epoch"]) for line in listed_validations) or MISSING,
+                ", ".join(f"{line['loss']:.3f}" for line in listed_validations) or MISSING,
+                *(", ".join(f"{line[name]:.1f}" for line in listed_validations) or MISSING for name in _MASK_METRICS),
             ]
         )
         if validations:
             recipe = Recipe.parse(read_config(results / run)["recipe"])
-            validations_by_run.append(_mask_validations(journal, recipe))
+            validations_by_run.append(_mask_validations(metrics, recipe))
     candidates = [lines for lines in validations_by_run if lines]
     best = [sum(max(lines, key=lambda line: line[name]) is lines[-1] for lines in candidates) for name in _MASK_METRICS]
     lowest = sum(min(lines, key=lambda line: line["loss"]) is lines[-1] for lines in candidates)
     note = (
         f"Mean IoU of the first {MAX_EVALUATED} val images, single-scale, no CRF. A run that was validated after every "
         f"epoch has every fifth epoch listed. Of {len(candidates)} runs, the last epoch has the best mean IoU in "
-        f"{best[0]} under {PREDICTED_TAGS} and in {best[1]} under {TRUE_TAGS}, and the lowest validation loss in "
+        f"{best[0]} under {PROTOCOLS[0]} and in {best[1]} under {PROTOCOLS[1]}, and the lowest validation loss in "
         f"{lowest}, counting the epochs that train masks."
     )
     table = markdown_table(("run", "epochs", "validation loss", *_MASK_METRICS), rows)
@@ -111,8 +111,8 @@ def costs_table(results: Path, runs: Iterable[str]) -> str:
 
 
 def _training_costs(run: Path) -> list[str]:
-    journal = read_metrics(run)
-    steps = [line for line in journal if line["kind"] == "train"]
+    metrics = read_metrics(run)
+    steps = [line for line in metrics if line["kind"] == "train"]
     if not steps or not (run / CONFIG_FILE).is_file():
         return [MISSING] * 6
     recipe = Recipe.parse(read_config(run)["recipe"])
@@ -121,31 +121,31 @@ def _training_costs(run: Path) -> list[str]:
     memory = [line["gpu_gib"] for line in steps if "gpu_gib" in line]
     return [
         f"{steps[-1]['epoch']} of {recipe.training.epochs}",
-        _model_epoch(_mask_validations(journal, recipe), recipe.validation.checkpoint),
-        f"{_training_seconds(journal, recipe.training.batch_size) / 60:.1f}",
+        _model_epoch(_mask_validations(metrics, recipe), recipe.validation.checkpoint),
+        f"{_training_seconds(metrics, recipe.training.batch_size) / 60:.1f}",
         _median_speed(line["images_per_second"] for line in steps if line["epoch"] <= classification_epochs),
         _median_speed(line["images_per_second"] for line in steps if line["epoch"] > classification_epochs),
         f"{max(memory):.1f}" if memory else MISSING,
     ]
 
 
-def _mask_validations(journal: Journal, recipe: Recipe) -> Journal:
+def _mask_validations(metrics: Metrics, recipe: Recipe) -> Metrics:
     """Select the validations of epochs that train masks, which all of CAM's do: the candidates for the model."""
     first = 0 if recipe.model.method == "cam" else recipe.training.classification_epochs
-    return [line for line in journal if line["kind"] == "validation" and line["epoch"] > first]
+    return [line for line in metrics if line["kind"] == "validation" and line["epoch"] > first]
 
 
-def _model_epoch(validations: Journal, checkpoint: str) -> str:
+def _model_epoch(validations: Metrics, checkpoint: str) -> str:
     if not validations:
         return MISSING
     line = validations[-1] if checkpoint == "last" else min(validations, key=lambda line: line["loss"])
     return str(line["epoch"])
 
 
-def _training_seconds(journal: Journal, batch_size: int) -> float:
+def _training_seconds(metrics: Metrics, batch_size: int) -> float:
     """Sum the time of all steps: a line's speed holds for the steps since the line before it."""
     seconds, previous_step = 0.0, 0
-    for line in journal:
+    for line in metrics:
         if line["kind"] == "train":
             seconds += (line["step"] - previous_step) * batch_size / line["images_per_second"]
         previous_step = line["step"]
@@ -159,8 +159,8 @@ def _median_speed(speeds: Iterable[float]) -> str:
 
 def _evaluation_speeds(run: Path) -> list[str]:
     evaluations = [read_measurement(run, name) for name in ("tta", "tta-crf")]
-    speeds = [f"{one.images / one.seconds:,.1f}" if one else MISSING for one in evaluations]
-    return [*speeds, next((one.device for one in evaluations if one), MISSING)]
+    speeds = [f"{evaluation.images / evaluation.seconds:,.1f}" if evaluation else MISSING for evaluation in evaluations]
+    return [*speeds, next((evaluation.device for evaluation in evaluations if evaluation), MISSING)]
 
 
 if __name__ == "__main__":

@@ -24,14 +24,14 @@ def ship(run: Path, target: Path = DEFAULT_FOLDER) -> None:
     if not source.is_file():
         raise WeightsError(f"{run}: this folder holds no {MODEL_FILE}", "name a run's folder")
     target.mkdir(parents=True, exist_ok=True)
-    packed = target / f"{MODEL_FILE}.packed"
-    save_model(load_model(source), packed, notes=read_notes(source), half=True)
-    if (size := packed.stat().st_size) > MAX_BYTES:
-        packed.unlink()
+    temporary = target / f"{MODEL_FILE}.part"
+    save_model(load_model(source), temporary, notes=read_notes(source), half=True)
+    if (size := temporary.stat().st_size) > MAX_BYTES:
+        temporary.unlink()
         raise WeightsError(
             f"{run}: its model has {size / 2**20:.1f} MiB in half precision, and {MAX_BYTES / 2**20:.0f} are allowed"
         )
-    packed.replace(file)
+    temporary.replace(file)
 
 
 def _ship_and_report(run: Path) -> None:

@@ -28,17 +28,17 @@ _PROTOCOLS = {
     PREDICTED_TAGS: "the classes of an image are those that the model predicts, as for a new image",
     TRUE_TAGS: "the classes of an image are those of its ground-truth tags, as for pseudo labels",
 }
-_MEASURES = {"IoU": "iou", "precision": "precision", "recall": "recall"}
+_METRICS = {"IoU": "iou", "precision": "precision", "recall": "recall"}  # heading -> attribute
 
 
 @dataclass(frozen=True)
 class ClassTable:
-    """Measures of one evaluation under one protocol.
+    """Metrics of one evaluation under one protocol.
 
     Attributes:
         protocol: Name of the protocol.
-        rows: Class name and measures, background first.
-        means: Mean of each measure over the classes that occur.
+        rows: Class name and metrics, background first.
+        means: Mean of each metric over the classes that occur.
         foreground_iou: Mean IoU without the background.
         num_counted: Number of classes that occur.
         confusion: Chart of the confusion matrix.
@@ -129,7 +129,7 @@ def _render(
         gallery=make_gallery(run, images, masks, count) if images and run.predictor is not None else None,
         curves=training_curves(run),
         evaluations=[(evaluation, _class_tables(evaluation)) for evaluation in evaluations],
-        measures=list(_MEASURES),
+        metrics=list(_METRICS),
         dataset=_describe_dataset(images) if images else None,
         settings=list(_settings_groups(run.config)),
     )
@@ -163,11 +163,11 @@ def _tuned_on_masks(run: RunData, evaluations: Sequence[Evaluation]) -> list[str
 
 
 def _class_tables(evaluation: Evaluation) -> list[ClassTable]:
-    """Return the measures of an evaluation, one table for each protocol."""
+    """Return the metrics of an evaluation, one table for each protocol."""
     names = ("background", *evaluation.class_names)
     tables = []
     for protocol, matrix in evaluation.confusion.items():
-        columns = [getattr(matrix, measure) for measure in _MEASURES.values()]
+        columns = [getattr(matrix, metric) for metric in _METRICS.values()]
         tables.append(
             ClassTable(
                 protocol=protocol,
@@ -240,23 +240,23 @@ def _share_chart(
         row_label: What a row is.
         column_label: What a column is.
     """
-    chosen = np.sort(np.argsort(-totals, kind="stable")[:MAX_CLASSES])
-    if len(chosen) < len(names):
-        note += f" The {len(chosen)} most frequent of {len(names)} classes."
-    shares = counts[np.ix_(chosen, chosen)] / np.maximum(totals[chosen, None], 1)
+    class_indices = np.sort(np.argsort(-totals, kind="stable")[:MAX_CLASSES])
+    if len(class_indices) < len(names):
+        note += f" The {len(class_indices)} most frequent of {len(names)} classes."
+    shares = counts[np.ix_(class_indices, class_indices)] / np.maximum(totals[class_indices, None], 1)
 
     def describe(row: int, column: int) -> str:
         return tooltip.format(
             share=_percent(shares[row, column]),
-            count=counts[chosen[row], chosen[column]],
-            total=totals[chosen[row]],
-            row=names[chosen[row]],
-            column=names[chosen[column]],
+            count=counts[class_indices[row], class_indices[column]],
+            total=totals[class_indices[row]],
+            row=names[class_indices[row]],
+            column=names[class_indices[column]],
         )
 
     return heat_map(
         title,
-        [names[index] for index in chosen],
+        [names[index] for index in class_indices],
         shares.tolist(),
         describe,
         note=note,

@@ -31,16 +31,16 @@ _MAX_NAME_LENGTH = 18
 _POINTS_PER_INCH = 72  # of matplotlib's SVG: one point becomes one pixel of the page
 
 # Each color is different, because it stands for one CSS variable.
-_PAPER, _INK, _GRAY, _RULE, _WASH = "#ffffff", "#1c2126", "#5a646e", "#dfe3e8", "#f4f6f8"
+_BACKGROUND, _TEXT, _MUTED, _BORDER, _SURFACE = "#ffffff", "#1c2126", "#5a646e", "#dfe3e8", "#f4f6f8"
 _HEAT, _ON_WEAK, _ON_STRONG = "#003f66", "#010101", "#fefefe"
 _LINE_COLORS = ("#0072b2", "#c65200", "#008a64", "#a84a86")
 _LINE_DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 _CSS_VARIABLES = {
-    _PAPER: "--paper",
-    _INK: "--ink",
-    _GRAY: "--soft",
-    _RULE: "--rule",
-    _WASH: "--wash",
+    _BACKGROUND: "--background",
+    _TEXT: "--text",
+    _MUTED: "--muted",
+    _BORDER: "--border",
+    _SURFACE: "--surface",
     _HEAT: "--heat",
     _ON_WEAK: "--on-weak",
     _ON_STRONG: "--on-strong",
@@ -53,18 +53,18 @@ _STYLE = {
     "font.size": 12,
     "savefig.facecolor": "none",
     "axes.facecolor": "none",
-    "text.color": _GRAY,
-    "axes.labelcolor": _GRAY,
-    "axes.edgecolor": _RULE,
+    "text.color": _MUTED,
+    "axes.labelcolor": _MUTED,
+    "axes.edgecolor": _BORDER,
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
-    "grid.color": _RULE,
-    "xtick.color": _RULE,
-    "xtick.labelcolor": _GRAY,
-    "ytick.color": _RULE,
-    "ytick.labelcolor": _GRAY,
+    "grid.color": _BORDER,
+    "xtick.color": _BORDER,
+    "xtick.labelcolor": _MUTED,
+    "ytick.color": _BORDER,
+    "ytick.labelcolor": _MUTED,
     "ytick.major.size": 0,
 }
 
@@ -159,7 +159,7 @@ def line_chart(
         axes.grid(visible=True, axis="y", clip_on=False)
         for index, line in enumerate(lines):
             tooltips |= _draw_line(axes, line, index, unit)
-        _draw_marks(axes, x_axis)
+        _draw_phase_and_marker(axes, x_axis)
         if len(lines) > 1 or x_axis.phase_end or x_axis.marker is not None:
             figure.legend(
                 loc="outside upper left", ncols=2, frameon=False, handlelength=2.2, columnspacing=1.2, borderpad=0
@@ -197,7 +197,7 @@ def heat_map(
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_xlim(0, len(names))
         axes.set_ylim(len(names), 0)
-        axes.set_facecolor(_WASH)
+        axes.set_facecolor(_SURFACE)
         for spine in axes.spines.values():
             spine.set_visible(False)
         for row, values in enumerate(shares):
@@ -231,19 +231,21 @@ def _draw_line(axes: Axes, line: Line, index: int, unit: str) -> dict[str, str]:
     tooltips = {}
     for position, (x, y) in enumerate(finite_points):
         name = f"dot:{index}-{position}"
-        axes.plot([x], [y], "o", color=color, markersize=5, markerfacecolor=_PAPER, clip_on=False, gid=name)
+        axes.plot([x], [y], "o", color=color, markersize=5, markerfacecolor=_BACKGROUND, clip_on=False, gid=name)
         tooltips[name] = f"{line.name}: {_short(y)}{unit} at {x:.1f}".removesuffix(".0")
     return tooltips
 
 
-def _draw_marks(axes: Axes, x_axis: XAxis) -> None:
+def _draw_phase_and_marker(axes: Axes, x_axis: XAxis) -> None:
     """Shade the first phase and draw a vertical line at the marker."""
     if x_axis.phase_end:
         end = min(x_axis.phase_end, x_axis.end)
-        axes.axvspan(0, end, color=_GRAY, alpha=0.12, linewidth=0, clip_on=False, gid="phase:", label=x_axis.phase_name)
+        axes.axvspan(
+            0, end, color=_MUTED, alpha=0.12, linewidth=0, clip_on=False, gid="phase:", label=x_axis.phase_name
+        )
     if x_axis.marker is not None:
         axes.axvline(
-            x_axis.marker, color=_INK, linestyle=":", clip_on=False, gid="marker:", label=x_axis.marker_name, zorder=1
+            x_axis.marker, color=_TEXT, linestyle=":", clip_on=False, gid="marker:", label=x_axis.marker_name, zorder=1
         )
 
 
