@@ -1,4 +1,4 @@
-"""User-facing text uses the field's words: no private vocabulary in messages, help, docstrings or documents."""
+"""Messages, help, docstrings and documents use the words of the field."""
 
 import ast
 import re
@@ -34,30 +34,30 @@ TEXTS = [
 
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:
-    """String constants of a module with their line: messages, help texts and docstrings."""
+    """Yield the string constants of a module with their line numbers."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
 
 @pytest.mark.parametrize(("pattern", "replacement"), REPLACED.items())
-def test_strings_of_the_package_use_the_fields_words(pattern: str, replacement: str) -> None:
-    places = [
+def test_strings_use_the_words_of_the_field(pattern: str, replacement: str) -> None:
+    matches = [
         f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0][:80]}"
         for folder in ("src", "tools")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for line, text in strings(path)
         if re.search(pattern, text, re.IGNORECASE)
     ]
-    assert not places, f"write {replacement!r}:\n" + "\n".join(places)
+    assert not matches, f"write {replacement!r}:\n" + "\n".join(matches)
 
 
 @pytest.mark.parametrize(("pattern", "replacement"), REPLACED.items())
-def test_documents_use_the_fields_words(pattern: str, replacement: str) -> None:
-    places = [
+def test_documents_use_the_words_of_the_field(pattern: str, replacement: str) -> None:
+    matches = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for path in TEXTS
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if re.search(pattern, line, re.IGNORECASE)
     ]
-    assert not places, f"write {replacement!r}:\n" + "\n".join(places)
+    assert not matches, f"write {replacement!r}:\n" + "\n".join(matches)

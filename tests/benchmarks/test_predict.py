@@ -17,7 +17,7 @@ def test_every_variant_predicts_the_same_mask() -> None:
     assert np.allclose(list(plain.scores.values()), list(folded.scores.values()), atol=0.01)
 
 
-def test_first_passes_see_new_sizes_in_every_round() -> None:
+def test_first_passes_use_new_sizes_in_every_round() -> None:
     network = tagseg.build_model("test_resnet", 20, width=16)
     predictors = {
         "plain torch": _predictor(network, CPU, ()),

@@ -1,4 +1,4 @@
-"""Reports can be read by people and by programs."""
+"""Benchmark reports as JSON and as printed tables."""
 
 import json
 from dataclasses import asdict
@@ -21,11 +21,11 @@ def report() -> Report:
     return measure("job", lambda _: MEASUREMENTS, torch.device("cpu"))
 
 
-def test_report_survives_json(report: Report) -> None:
+def test_json_round_trip(report: Report) -> None:
     assert Report.parse(json.loads(json.dumps(asdict(report)))) == report
 
 
-def test_rounds_survive_json() -> None:
+def test_json_round_trip_of_rounds() -> None:
     table = Table("a job", (Row("slow", 2.0, None, rounds=(3.0, 1.0, 2.0)), Row("unknown", 1.0, None)))
     report = measure("job", lambda _: Measurements((table,)), torch.device("cpu"))
     assert Report.parse(json.loads(json.dumps(asdict(report)))) == report

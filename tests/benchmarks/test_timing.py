@@ -21,7 +21,7 @@ def test_memory_includes_bytes_held_between_calls() -> None:
     assert all(row.seconds > 0 for row in table.rows)
 
 
-def test_a_long_job_warms_up_once_and_keeps_every_round() -> None:
+def test_long_variants_warm_up_once_and_keep_every_round() -> None:
     calls: list[str] = []
     variants = [Variant(name, lambda name=name: calls.append(name)) for name in ("one", "other")]  # type: ignore[misc]
     table = compare("long", variants, device=CPU, rounds=3, long=True)

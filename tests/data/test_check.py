@@ -1,4 +1,4 @@
-"""`check` reports problems of a dataset before training."""
+"""Problems and warnings of `check`."""
 
 import io
 import json
@@ -92,7 +92,7 @@ def test_different_spellings_of_a_label_are_warnings(folder: Path) -> None:
     assert any("1 class (dog,cat) is perhaps several labels" in line for line in report.warnings)
 
 
-def test_an_image_must_be_left_to_hold_out(folder: Path) -> None:
+def test_at_least_one_image_must_be_held_out(folder: Path) -> None:
     few = check(write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow"}))
     assert any("every image is the only one of some class" in line for line in few.problems)
     enough = check(write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "dog"}))

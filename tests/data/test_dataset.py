@@ -1,4 +1,4 @@
-"""The dataset type of every reader."""
+"""`ImageDataset`, which every reader returns."""
 
 import pickle
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files on disk and in zips are found by name and read, or fail with a one-line error."""
+"""Finding and reading files on disk and in zips."""
 
 import zipfile
 from pathlib import Path
@@ -11,7 +11,7 @@ from tagseg.data.files import FileIndex, FileRef
 from tests.data.small_datasets import GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
-def test_file_is_found_by_any_end_of_its_path(tmp_path: Path) -> None:
+def test_file_is_found_by_any_suffix_of_its_path(tmp_path: Path) -> None:
     write_image(tmp_path / "x" / "y" / "1.png")
     index = FileIndex(tmp_path)
     for name in ("1", "1.png", "y/1", "x/y/1.png", "x\\y\\1.png"):

@@ -1,4 +1,4 @@
-"""Image files of any common format are decoded to 8-bit RGB, or fail with a one-line error."""
+"""Decoding of image files to 8-bit RGB."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Masks are for evaluation; training has no access to them."""
+"""Masks, which only evaluation reads."""
 
 import builtins
 import io
@@ -24,7 +24,7 @@ from tests.data.small_datasets import (
 
 
 def reachable(root: object, seen: set[int] | None = None) -> Iterator[object]:
-    """All objects that can be reached from an object through attributes and containers."""
+    """Yield all objects that can be reached through attributes and containers."""
     seen = set() if seen is None else seen
     if id(root) in seen:
         return

@@ -1,4 +1,4 @@
-"""The built-in dataset: reproducible images, exact masks, balanced labels."""
+"""The generated dataset."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Validation images are held out of every class, and no class loses its last training image."""
+"""Splitting off validation images."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""VOC 2012 and SBD, as their archives unpack."""
+"""VOC 2012 and SBD in the layout of their archives."""
 
 import sys
 from pathlib import Path

@@ -24,7 +24,7 @@ class RecordingBatch:
 
 
 class RecordingEngine:
-    """Stands for the device: records which batches are submitted and finished, in which order."""
+    """A fake engine that records which batches are submitted and finished, and in which order."""
 
     batch_size = 8
 
@@ -91,20 +91,20 @@ def test_samples_read_ahead_are_bounded(monkeypatch: pytest.MonkeyPatch, max_pix
     assert len(consumed) <= num_ahead
 
 
-def test_a_gpu_gets_the_next_batches_before_the_first_is_finished() -> None:
+def test_next_batches_are_submitted_before_the_first_is_finished() -> None:
     engine = RecordingEngine(num_in_flight=2)
     list(run(engine, samples([1, 1, 1, 1]), 1))
     submitted = ["submit 0", "submit 1", "submit 2"]
     assert engine.events == [*submitted, "finish 0", "submit 3", "finish 1", "finish 2", "finish 3"]
 
 
-def test_large_images_are_never_in_flight_beside_others() -> None:
+def test_large_images_are_in_flight_alone() -> None:
     engine = RecordingEngine(num_in_flight=2, max_pixels=8)
     list(run(engine, samples([1, 5, 1]), 1))
     assert engine.events == ["submit 0", "finish 0", "submit 1", "finish 1", "submit 2", "finish 2"]
 
 
-def test_an_error_of_the_samples_comes_after_the_results_before_it() -> None:
+def test_results_before_a_reading_error_are_yielded_first() -> None:
     def stream() -> Iterator[Sample[int]]:
         yield from samples([1, 2, 1])
         raise ValueError("broken")
@@ -125,7 +125,7 @@ def test_read_ahead_keeps_the_order_and_runs_in_other_threads() -> None:
     assert threading.get_ident() not in {thread for _, thread in outputs}
 
 
-def test_read_ahead_raises_an_error_in_its_position() -> None:
+def test_read_ahead_raises_errors_in_order() -> None:
     outputs = read_ahead(lambda number: 6 // number, [3, 2, 0, 1])
     assert [next(outputs), next(outputs)] == [2, 3]
     with pytest.raises(ZeroDivisionError):

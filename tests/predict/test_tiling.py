@@ -14,18 +14,18 @@ from tagseg.models.config import ModelConfig
 from tagseg.models.pooling import with_background
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.tiling import OVERLAP, blend_weights, plan_tiles
-from tests.predict.conftest import KEEP_ALL, wavy
+from tests.predict.conftest import KEEP_ALL, wave_image
 
 
-class PixelByPixel(Network):
-    """A network that sees one pixel at a time, so that a tile's border changes nothing."""
+class PixelwiseNetwork(Network):
+    """A network with a receptive field of one pixel, so that tiles do not change its output."""
 
     def __init__(self, classes: int) -> None:
         config = ModelConfig(backbone="resnet18", class_names=tuple(f"class {k}" for k in range(classes)))
         super().__init__(config, build_backbone("resnet18"))
         self.classify = nn.Conv2d(3, classes, 1)
 
-    def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:  # noqa: ARG002  it knows one size only
+    def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:  # noqa: ARG002  the output has the input's size
         logits = with_background(self.classify(x))
         return Segmentation(logits[:, 1:].amax((2, 3)), logits.softmax(1), logits)
 
@@ -47,14 +47,14 @@ def test_tiles_cover_the_image_and_overlap(height: int, width: int, side: int) -
     assert (bottom - top) * (right - left) <= side * side
 
 
-def test_a_image_that_fits_is_one_tile() -> None:
+def test_small_image_is_one_tile() -> None:
     assert len(plan_tiles(100, 40000, 2048 * 2048)) == 1
     assert len(plan_tiles(2048, 2049, 2048 * 2048)) == 2
 
 
-def test_tiles_leave_no_trace() -> None:
-    network = PixelByPixel(3)
-    image = wavy(700, 500)
+def test_tiled_prediction_equals_the_whole_image() -> None:
+    network = PixelwiseNetwork(3)
+    image = wave_image(700, 500)
     whole = Predictor(network, KEEP_ALL, device="cpu", precision="float32").predict(image)
     tiled = Predictor(network, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(
         image, probabilities=True
@@ -64,8 +64,8 @@ def test_tiles_leave_no_trace() -> None:
     assert tiled.scores == pytest.approx(whole.scores)
 
 
-def test_tiles_of_a_real_network_agree_with_the_whole(network: Network) -> None:
-    image = wavy(400, 300)
+def test_tiled_prediction_of_a_segmenter_is_close_to_the_whole_image(network: Network) -> None:
+    image = wave_image(400, 300)
     whole = Predictor(network, KEEP_ALL, device="cpu", precision="float32").predict(image)
     tiled = Predictor(network, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(
         image, probabilities=True
@@ -75,26 +75,28 @@ def test_tiles_of_a_real_network_agree_with_the_whole(network: Network) -> None:
     assert steps.max() < 2 * np.abs(np.diff(whole.probabilities, axis=1)).max()
 
 
-def test_a_large_image_never_has_all_classes_in_memory() -> None:
-    image = wavy(1000, 256)
+def test_memory_of_a_large_image_does_not_hold_all_classes() -> None:
+    image = wave_image(1000, 256)
     predictor = Predictor(tagseg.build_model("resnet18", 100), device="cpu", precision="float32", max_pixels=256 * 256)
     with PeakBytes() as memory:
-        found = predictor.predict(image, tags=["class 1", "class 2"])
+        prediction = predictor.predict(image, tags=["class 1", "class 2"])
     assert memory.peak < 101 * image.shape[0] * image.shape[1] * 4 * 2 / 3
-    assert found.mask.shape == image.shape[:2]
+    assert prediction.mask.shape == image.shape[:2]
     with pytest.raises(ValueError, match="pass probabilities=True"):
-        _ = found.probabilities
+        _ = prediction.probabilities
 
 
-def test_tiles_that_are_not_remembered_are_seen_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = Predictor(PixelByPixel(3), KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256)
-    expected = predictor.predict(wavy(600, 256)).mask
+def test_tiles_beyond_the_cache_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor(PixelwiseNetwork(3), KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256)
+    expected = predictor.predict(wave_image(600, 256)).mask
     monkeypatch.setattr("tagseg.predict.engine._MAX_TTA_VALUES", 4 * 256 * 256)
-    assert np.array_equal(predictor.predict(wavy(600, 256)).mask, expected)
+    assert np.array_equal(predictor.predict(wave_image(600, 256)).mask, expected)
 
 
-def test_cam_sees_large_images_reduced() -> None:
+def test_cam_gets_large_images_downscaled() -> None:
     cam = tagseg.build_cam("resnet18", ["a", "b"])
-    found = Predictor(cam, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(wavy(300, 500))
-    assert found.mask.shape == (300, 500)
-    assert found.settings.scales[0] < 1
+    prediction = Predictor(cam, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256).predict(
+        wave_image(300, 500)
+    )
+    assert prediction.mask.shape == (300, 500)
+    assert prediction.settings.scales[0] < 1

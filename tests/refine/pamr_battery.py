@@ -1,4 +1,4 @@
-"""Tests that every fast implementation of PAMR passes: it computes what the plain one computes."""
+"""Tests that every fast implementation of PAMR must pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ Refine = Callable[..., Tensor]
 
 
 def sample(channels: int = 3, classes: int = 6, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
-    """Images that are flat in one half, masks, and which of them are present: one, none and five of six."""
+    """Generate images that are flat in one half, masks, and which are present: one, none and five of six."""
     image, masks = torch.rand(3, channels, 13, 11), torch.randn(3, classes, 13, 11).softmax(1)
     image[..., :6] = 0.3
     present = torch.zeros(3, classes)
@@ -62,7 +62,7 @@ class PamrBattery:
         image, masks = image.to(memory_format=torch.channels_last), masks.to(memory_format=torch.channels_last)
         assert torch.equal(refine(image, masks, present, **SETTINGS[1]), expected)
 
-    def test_golden_values(self, refine: Refine, reference: Reference) -> None:
+    def test_equals_the_reference(self, refine: Refine, reference: Reference) -> None:
         golden = reference("pamr.npz")
         upsampled = tagseg.pamr(golden["image"], golden["masks"], iterations=0)
         refined = refine(golden["image"], upsampled, None, dilations=(1,), iterations=1, kernel="reference")

@@ -45,7 +45,7 @@ def largest_difference(q: Tensor, expected: Tensor) -> float:
 
 
 @pytest.mark.parametrize("iterations", [1, 5, 10])
-def test_equals_golden_values(reference: Reference, iterations: int) -> None:
+def test_equals_the_reference(reference: Reference, iterations: int) -> None:
     golden = reference("crf.npz")
     q = dense_crf(golden["image"].permute(2, 0, 1), golden["probs"], iterations=iterations)
     assert largest_difference(q, golden[f"q_it{iterations}"]) < 1e-5
@@ -53,7 +53,7 @@ def test_equals_golden_values(reference: Reference, iterations: int) -> None:
 
 @pytest.mark.parametrize(("active", "seed"), [(21, 0), (3, 1), (2, 2)])
 def test_labels_equal_those_of_the_authors_code(active: int, seed: int) -> None:
-    pytest.importorskip("pydensecrf", reason="pydensecrf2 is an extra of its own")
+    pytest.importorskip("pydensecrf", reason="pydensecrf2 is an optional extra")
     image, probs = scene(120, 160, active, seed=seed)
     q, expected = dense_crf(image, probs), authors_crf(image, probs)
     assert (q.argmax(0) == expected.argmax(0)).float().mean() >= 0.999
@@ -95,18 +95,18 @@ def test_approximates_the_sum_over_all_pairs() -> None:
     assert (q - exact).abs().mean() < 0.1 * (exact - probs).abs().mean()
 
 
-@pytest.mark.parametrize(("iterations", "at_most"), [(3, 0.1), (10, 1e-4)])
-def test_unused_classes_equal_those_computed_separately(iterations: int, at_most: float) -> None:
+@pytest.mark.parametrize(("iterations", "upper_bound"), [(3, 0.1), (10, 1e-4)])
+def test_unused_classes_equal_those_computed_separately(iterations: int, upper_bound: float) -> None:
     image, probs = case_with_unused_classes()
     # A value just above the clip in one pixel makes each class a group of its own.
     all_active = probs.clone()
     all_active[:, 1, 1] = probs[:, 1, 1].clamp_min(1.0001e-5)
     q = dense_crf(image, probs, iterations=iterations)
     assert largest_difference(q, dense_crf(image, all_active, iterations=iterations)) < 1e-5
-    assert at_most / 10 < q[0].max() < at_most  # the class has an influence at first and fades later
+    assert upper_bound / 10 < q[0].max() < upper_bound  # the class has an influence at first and fades later
 
 
-def test_unused_classes_alone_are_equally_probable() -> None:
+def test_classes_are_equally_probable_if_all_are_unused() -> None:
     image, probs = random_case(4, 6, 7, 4)
     torch.testing.assert_close(dense_crf(image, torch.zeros_like(probs)), torch.full_like(probs, 0.25))
 
@@ -180,8 +180,8 @@ def batch_with_different_classes(height: int = 12, width: int = 15) -> tuple[Ten
 @pytest.mark.parametrize("size", [(12, 15), (190, 350)])
 def test_batch_equals_single_images(size: tuple[int, int]) -> None:
     images, probs, _ = batch_with_different_classes(*size)
-    alone = torch.stack([dense_crf(*image, iterations=3) for image in zip(images, probs, strict=True)])
-    assert largest_difference(dense_crf(images, probs, iterations=3), alone) < 1e-6
+    expected = torch.stack([dense_crf(*image, iterations=3) for image in zip(images, probs, strict=True)])
+    assert largest_difference(dense_crf(images, probs, iterations=3), expected) < 1e-6
 
 
 def test_absent_classes_are_ignored() -> None:
@@ -243,7 +243,7 @@ def product_elements(*, active: int, classes: int) -> int:
 
 
 def test_only_classes_that_occur_are_computed() -> None:
-    """docs/performance.md promises it."""
+    """Stated in docs/performance.md."""
     assert product_elements(active=3, classes=21) == product_elements(active=3, classes=81)
     # Four groups of 21, and the normalization that both have in common.
     assert product_elements(active=3, classes=21) < product_elements(active=21, classes=21) * 4 / 20

@@ -1,4 +1,4 @@
-"""The Triton kernels of the dense CRF compute what the plain operators compute."""
+"""The Triton kernels of the dense CRF equal the plain operators."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def segmented_on_device(matrix: CsrMatrix) -> CsrMatrix:
 @pytest.mark.parametrize("dims", [2, 5])
 @pytest.mark.parametrize("deviation", [1.0, 3.0, 80.0, 0.3])
 def test_vertices_are_bit_identical(dims: int, deviation: float) -> None:
-    """For integers, of which many lie exactly between two lattice points; with keys of 32 and of 64 bits."""
+    """Integers, many of which lie exactly between two lattice points, with 32-bit and 64-bit keys."""
     levels = torch.randint(0, 256, (dims, 2 * 333)).float()
     features = levels / torch.tensor(deviation)
     table = key_table([(0, 255 / deviation)] * dims, 2, torch.device("cpu"))
@@ -110,6 +110,6 @@ def test_all_kernels_together_equal_the_cpu(monkeypatch: pytest.MonkeyPatch) -> 
         torch.testing.assert_close(dense_crf(images, probs, present=present), expected, atol=1e-4, rtol=0)
     finally:
         _gaussian.cache_clear()
-    # docs/performance.md promises one kernel for the vertices of a lattice and two axes per blur step: two lattices are
+    # docs/performance.md states one kernel for the vertices of a lattice and two axes per blur step: two lattices are
     # built and normalized by one filter each, then there are ten iterations.
     assert launches == {"_simplex_vertices": 2, "_csr_product": 2 * 12, "_ell_product": 4 * 12}

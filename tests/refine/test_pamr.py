@@ -33,15 +33,13 @@ few = settings(max_examples=15, deadline=None)
         ("out_d1248_it5", (1, 2, 4, 8), 5),
     ],
 )
-def test_equals_the_published_implementation(
-    reference: Reference, name: str, dilations: tuple[int, ...], iterations: int
-) -> None:
+def test_equals_the_reference(reference: Reference, name: str, dilations: tuple[int, ...], iterations: int) -> None:
     golden = reference("pamr.npz")
     refined = tagseg.pamr(golden["image"], golden["masks"], dilations=dilations, iterations=iterations)
     assert_close(refined, golden[name])
 
 
-def test_equals_the_published_code_at_the_same_size(reference: Reference) -> None:
+def test_equals_the_reference_at_the_same_size(reference: Reference) -> None:
     golden = reference("pamr.npz")
     masks = F.interpolate(golden["masks"], size=golden["image"].shape[-2:])
     assert_close(tagseg.pamr(golden["image"], masks), golden["out_same_size_it10"])
@@ -80,14 +78,14 @@ def test_masks_do_not_influence_each_other() -> None:
 
 
 def test_mask_moves_to_the_edge_of_the_image() -> None:
-    """The mask starts three pixels off the edge."""
+    """The mask starts three pixels from the edge."""
     image = torch.zeros(1, 3, 24, 24)
     image[..., 12:] = 1.0
-    off = torch.zeros(1, 1, 24, 24)
-    off[..., 9:] = 1.0
-    refined = tagseg.pamr(image, off, dilations=(1, 2, 4, 8), iterations=20)
+    mask = torch.zeros(1, 1, 24, 24)
+    mask[..., 9:] = 1.0
+    refined = tagseg.pamr(image, mask, dilations=(1, 2, 4, 8), iterations=20)
     assert refined[..., 12:].mean() > 0.95
-    assert refined[..., :12].mean() < off[..., :12].mean() + 1e-3
+    assert refined[..., :12].mean() < mask[..., :12].mean() + 1e-3
     assert (refined[..., 12:] > 0.5).all()
 
 

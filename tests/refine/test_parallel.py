@@ -7,7 +7,7 @@ import torch
 from tagseg.refine._parallel import Workers, run_with_workers
 
 
-def threads_of_a_new_thread() -> int:
+def num_threads_in_a_new_thread() -> int:
     counts: list[int] = []
     thread = Thread(target=lambda: counts.append(torch.get_num_threads()))
     thread.start()
@@ -30,24 +30,24 @@ def test_number_of_threads_is_unchanged_in_all_threads() -> None:
                 inside.append(torch.get_num_threads())
 
             workers.for_each(record, range(3))
-            outside.append(threads_of_a_new_thread())
+            outside.append(num_threads_in_a_new_thread())
             return inside
 
         assert run_with_workers(work) == [1, 1, 1]
         assert outside == [3]
-        assert torch.get_num_threads() == threads_of_a_new_thread() == 3
+        assert torch.get_num_threads() == num_threads_in_a_new_thread() == 3
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_each_piece_is_taken_once(threads: int) -> None:
+def test_each_item_is_processed_once(threads: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        taken: list[int] = []
-        run_with_workers(lambda workers: workers.for_each(taken.append, range(1000)))
-        assert sorted(taken) == list(range(1000))
+        processed: list[int] = []
+        run_with_workers(lambda workers: workers.for_each(processed.append, range(1000)))
+        assert sorted(processed) == list(range(1000))
     finally:
         torch.set_num_threads(before)
 

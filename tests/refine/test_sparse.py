@@ -13,18 +13,18 @@ def uneven_rows(columns: int) -> CsrMatrix:
     return CsrMatrix(torch.randint(0, columns, (entries,), dtype=torch.int32), starts, torch.rand(entries))
 
 
-def dense_form(matrix: CsrMatrix, columns: int) -> torch.Tensor:
-    """The matrix with all its zeros."""
+def to_dense(matrix: CsrMatrix, columns: int) -> torch.Tensor:
+    """Convert a sparse matrix to a dense one."""
     return matrix @ torch.eye(columns)
 
 
 def test_products_equal_dense_products() -> None:
     dense = torch.randn(50, 4)
-    sparse = uneven_rows(50)
-    torch.testing.assert_close(sparse @ dense, dense_form(sparse, 50) @ dense)
-    equal = EllMatrix(torch.randint(0, 50, (9, 3), dtype=torch.int32), torch.rand(9, 3))
-    torch.testing.assert_close(equal @ dense, (equal @ torch.eye(50)) @ dense)
-    assert torch.equal(equal.rows(slice(2, 5)) @ dense, (equal @ dense)[2:5])
+    csr = uneven_rows(50)
+    torch.testing.assert_close(csr @ dense, to_dense(csr, 50) @ dense)
+    ell = EllMatrix(torch.randint(0, 50, (9, 3), dtype=torch.int32), torch.rand(9, 3))
+    torch.testing.assert_close(ell @ dense, (ell @ torch.eye(50)) @ dense)
+    assert torch.equal(ell.rows(slice(2, 5)) @ dense, (ell @ dense)[2:5])
 
 
 def test_split_keeps_every_row_whole() -> None:

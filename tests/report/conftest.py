@@ -7,6 +7,7 @@ import pytest
 
 from tagseg.evaluation import Evaluation, evaluate
 from tagseg.predict import load
+from tagseg.report import write_page
 from tests.report.small_runs import IMAGES, MASKS, train
 
 
@@ -24,3 +25,9 @@ def evaluation(trained: Path) -> Evaluation:
 def run(trained: Path, tmp_path: Path) -> Path:
     """A copy of the run, which a test may change."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def full_page(trained: Path, evaluation: Evaluation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reports") / "deep" / "full.html"
+    return write_page(trained, out, images=IMAGES, masks=MASKS, evaluations=[evaluation], count=4)

@@ -1,4 +1,4 @@
-"""Painted images, and how they are chosen and resized."""
+"""Images of the report: overlays, colors and thumbnails."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_legend_has_the_colors_of_the_images() -> None:
 
 @pytest.mark.parametrize("count", [1, 60, 500])
 def test_images_fit_into_the_page(count: int) -> None:
-    detailed = shapes(1, size=512).images.read(0)  # grainy, so that JPEG compresses it badly
+    detailed = shapes(1, size=512).images.read(0)  # noisy, so that JPEG compresses it badly
     assert len(to_data_uri(thumbnail(detailed, side_for(count)))) * count < 2_900_000
 
 

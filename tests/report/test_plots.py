@@ -1,4 +1,4 @@
-"""Charts of any values."""
+"""Charts as SVG."""
 
 import re
 

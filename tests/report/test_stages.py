@@ -1,4 +1,4 @@
-"""Stages of an image, which are those of training."""
+"""Stages of an image, from prediction to pseudo label."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tagseg.training.pseudo_labels import IGNORED
 from tests.report.small_runs import IMAGES
 
 
-def test_stages_are_those_of_training(trained: Path) -> None:
+def test_stages_equal_those_of_training(trained: Path) -> None:
     run = read_run(trained)
     stages = compute_stages(run, IMAGES, 3)
     assert stages.refined is not None

@@ -1,4 +1,4 @@
-"""A table is reproduced by commands that a user could type, and finished steps are skipped."""
+"""Reproduction of tables by commands that can be run by hand; finished steps are skipped."""
 
 import shlex
 import sys
@@ -17,7 +17,7 @@ from tests.data.small_datasets import write_voc
 from tests.reproduction.fake_runs import write_packed_shapes
 from tests.training.small_run import SETTINGS
 
-CHANGES = [*SETTINGS, "training.epochs=2"]
+SETTING_CHANGES = [*SETTINGS, "training.epochs=2"]
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def voc(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(voc: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], str]:
-    """The folder of the runs of Table 2, the commands, and the table."""
+    """Reproduce Table 2; return the folder of its runs, the commands, and the table."""
     out, commands = tmp_path_factory.mktemp("runs"), list[str]()
-    return out, commands, tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=commands.append)
+    return out, commands, tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=commands.append)
 
 
-def test_a_table_is_reproduced(runs: tuple[Path, list[str], str]) -> None:
+def test_table_is_reproduced(runs: tuple[Path, list[str], str]) -> None:
     out, commands, table = runs
     assert [shlex.split(command)[1] for command in commands] == ["train", *["evaluate"] * 2, "train", *["evaluate"] * 4]
     names = {file.name for file in (out / "resnet50").iterdir()}
@@ -45,76 +45,82 @@ def test_a_table_is_reproduced(runs: tuple[Path, list[str], str]) -> None:
 
 
 def test_finished_steps_are_skipped(voc: Path, runs: tuple[Path, list[str], str]) -> None:
-    out, first, table = runs
+    out, first_commands, table = runs
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
     skipped: list[str] = []
-    assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=skipped.append) == table
-    assert skipped == [f"# done: {command}" for command in first]
+    assert tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=skipped.append) == table
+    assert skipped == [f"# done: {command}" for command in first_commands]
     assert before == {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
     (out / "resnet50" / "pseudo.json").unlink()
     rerun: list[str] = []
-    tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=rerun.append)
-    assert [command for command in rerun if not command.startswith("#")] == [c for c in first if "pseudo.json" in c][1:]
+    tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=rerun.append)
+    assert [command for command in rerun if not command.startswith("#")] == [
+        c for c in first_commands if "pseudo.json" in c
+    ][1:]
 
 
-def test_an_unfinished_run_is_resumed(voc: Path, runs: tuple[Path, list[str], str]) -> None:
-    out, first, table = runs
+def test_unfinished_run_is_resumed(voc: Path, runs: tuple[Path, list[str], str]) -> None:
+    out, first_commands, table = runs
     model = out / "resnet50" / "model.safetensors"
-    write_settings(model, replace(tagseg.load(model).settings, thresholds_from="paper"))  # as after an epoch
+    write_settings(
+        model, replace(tagseg.load(model).settings, thresholds_from="paper")
+    )  # as before thresholds are tuned
     commands: list[str] = []
-    assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=commands.append) == table
-    assert [command for command in commands if not command.startswith("#")] == [first[3]]
+    assert tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=commands.append) == table
+    assert [command for command in commands if not command.startswith("#")] == [first_commands[3]]
     assert tagseg.load(model).settings.thresholds_from == "tags"
 
 
-def test_a_printed_command_gives_the_same_result(runs: tuple[Path, list[str], str]) -> None:
+def test_printed_command_gives_the_same_result(runs: tuple[Path, list[str], str]) -> None:
     _, commands, _ = runs
     evaluate, move = next(command for command in commands if "resnet50/tta.json" in command).split(" && ")
-    done = CliRunner().invoke(app, shlex.split(evaluate)[1:])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, shlex.split(evaluate)[1:])
+    assert result.exit_code == 0, result.output
     _, source, target = shlex.split(move)
     first, second = (tagseg.Evaluation.from_json(Path(file).read_text()) for file in (source, target))
     assert first.mean_iou("true-tags") == second.mean_iou("true-tags")
     Path(source).unlink()
     train = next(command for command in commands if command.startswith("tagseg train"))
-    done = CliRunner().invoke(app, shlex.split(train)[1:])
-    assert done.exit_code == 0, done.output  # a run of another configuration would be refused
+    result = CliRunner().invoke(app, shlex.split(train)[1:])
+    assert result.exit_code == 0, result.output  # another configuration would be refused
 
 
 def test_last_checkpoint_is_evaluated_beside_the_best(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     folder = runs[0] / "resnet50"
     step = EvaluateStep(folder, "last", open_voc(voc))
     step.run()
-    done = CliRunner().invoke(app, shlex.split(step.command.split(" && ")[0])[1:])
-    assert done.exit_code == 0, done.output
-    by_step, by_command = (
+    result = CliRunner().invoke(app, shlex.split(step.command.split(" && ")[0])[1:])
+    assert result.exit_code == 0, result.output
+    step_result, command_result = (
         tagseg.Evaluation.from_json((folder / file).read_text()) for file in ("last.json", "evaluation.json")
     )
-    assert by_step.model["name"] == "checkpoint"
-    assert by_step.mean_iou("true-tags") == by_command.mean_iou("true-tags")
+    assert step_result.model["name"] == "checkpoint"
+    assert step_result.mean_iou("true-tags") == command_result.mean_iou("true-tags")
     (folder / "evaluation.json").unlink()
 
 
-def test_a_run_with_other_settings_is_refused(voc: Path, runs: tuple[Path, list[str], str]) -> None:
+def test_run_with_other_settings_is_refused(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     with pytest.raises(ValueError, match=r"holds a run of another configuration \(training.lr is 0.01 there, 0.02"):
-        tagseg.reproduce("table-2", voc, runs[0], changes=[*CHANGES, "training.lr=0.02"], on_command=lambda _: None)
+        tagseg.reproduce(
+            "table-2", voc, runs[0], changes=[*SETTING_CHANGES, "training.lr=0.02"], on_command=lambda _: None
+        )
 
 
 def test_images_show_the_masks_of_a_run(voc: Path, runs: tuple[Path, list[str], str]) -> None:
-    message = tagseg.reproduce("images", voc, runs[0], changes=CHANGES, on_command=lambda _: None)
+    message = tagseg.reproduce("images", voc, runs[0], changes=SETTING_CHANGES, on_command=lambda _: None)
     assert message == f"images: {runs[0] / 'images.png'}"
     with Image.open(runs[0] / "images.png") as sheet:
         colors = sheet.convert("RGB").getcolors(1 << 16)
         assert sheet.width > sheet.height
-    assert {(0, 0, 0), (128, 0, 0)} <= {color for _, color in colors or ()}  # the background, and VOC's first class
+    assert {(0, 0, 0), (128, 0, 0)} <= {color for _, color in colors or ()}  # background and first class of VOC
 
 
-def test_a_dry_run_only_prints_commands(tmp_path: Path) -> None:
+def test_dry_run_only_prints_commands(tmp_path: Path) -> None:
     folder = write_voc(tmp_path / "voc") / "VOCdevkit" / "VOC2012"
     runs, weights = tmp_path / "runs", "model.pretrained=weights/{backbone}.safetensors"
     arguments = ["supp-f", "--voc", str(folder), "--out", str(runs), "--dry-run", "--set", weights]
-    done = CliRunner().invoke(app, ["reproduce", *arguments])
-    commands = done.output.splitlines()
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    commands = result.output.splitlines()
     assert all(command.startswith(("tagseg train ", "tagseg evaluate ")) for command in commands)
     assert commands[0] == (
         f"tagseg train {folder} --split train_aug --val {folder} --val-split val --recipe vgg16 "
@@ -124,14 +130,14 @@ def test_a_dry_run_only_prints_commands(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_seeds_are_settings_of_the_same_recipe(tmp_path: Path) -> None:
+def test_seeds_use_the_same_recipe(tmp_path: Path) -> None:
     folder, commands = write_voc(tmp_path / "voc") / "VOCdevkit" / "VOC2012", list[str]()
     tagseg.reproduce("table-1", folder, tmp_path / "runs", dry_run=True, on_command=commands.append)
-    trained = [command for command in commands if command.startswith("tagseg train")]
-    assert trained[1].endswith(f"--recipe resnet50 --set training.seed=1 --out {tmp_path}/runs/resnet50-seed-1")
+    train_commands = [command for command in commands if command.startswith("tagseg train")]
+    assert train_commands[1].endswith(f"--recipe resnet50 --set training.seed=1 --out {tmp_path}/runs/resnet50-seed-1")
 
 
-def test_both_kinds_of_folders_have_the_same_datasets(voc: Path, tmp_path: Path) -> None:
+def test_voc_archives_and_packed_tables_are_opened(voc: Path, tmp_path: Path) -> None:
     archives = open_voc(write_voc(tmp_path))
     assert [len(source.open()) for source in (archives.train_aug, archives.val, archives.train)] == [3, 2, 1]
     assert len(archives.train.open_masks()) == 1
@@ -139,14 +145,14 @@ def test_both_kinds_of_folders_have_the_same_datasets(voc: Path, tmp_path: Path)
     assert (len(packed.val.open_masks()), len(packed.train.open_masks())) == (6, 5)
 
 
-def test_the_tables_are_listed() -> None:
+def test_tables_are_listed() -> None:
     output = CliRunner().invoke(app, ["reproduce"]).output
     assert [line.split()[0] for line in output.splitlines()] == list(reproductions())
     assert {"table-1", "table-2", "table-3", "table-4", "supp-f", "images"} <= set(reproductions())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["table-5", "--voc", "."], "unknown table 'table-5'; known: .*Did you mean 'table-"),
         (
@@ -156,8 +162,10 @@ def test_the_tables_are_listed() -> None:
         (["table-1"], "name their folder with --voc"),
     ],
 )
-def test_errors_are_one_line(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_give_one_line_errors(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["tagseg", "reproduce", *arguments])
-    with pytest.raises(SystemExit, match=words) as stopped:
+    with pytest.raises(SystemExit, match=message) as error:
         main()
-    assert "\n" not in str(stopped.value)
+    assert "\n" not in str(error.value)

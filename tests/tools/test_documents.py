@@ -9,7 +9,7 @@ from tools._documents import fill_blocks, run_tool, update_file
 DOCUMENT = "before\n<!-- begin a block -->\nold\n<!-- end -->\nbetween\n<!-- begin b -->\n<!-- end -->\nafter\n"
 
 
-def test_blocks_are_replaced_and_the_rest_stays() -> None:
+def test_only_blocks_are_replaced() -> None:
     document = fill_blocks(DOCUMENT, str.upper)
     first = "<!-- begin a block -->\n\nA BLOCK\n\n<!-- end -->"
     second = "<!-- begin b -->\n\nB\n\n<!-- end -->"
@@ -22,7 +22,7 @@ def test_missing_document_is_refused(tmp_path: Path) -> None:
         update_file(tmp_path / "nowhere.md", lambda text: text)
 
 
-def test_errors_of_a_tool_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_errors_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path) -> None:
         raise DataError(f"{path}: is wrong", "name another")
 

@@ -22,7 +22,7 @@ def report() -> Report:
     return measure("job", lambda _: MEASUREMENTS, torch.device("cpu"))
 
 
-def test_document_has_what_was_measured() -> None:
+def test_document_has_the_committed_results() -> None:
     document, results = ROOT / "docs" / "performance.md", ROOT / "results" / "performance"
     assert fill(document.read_text(), results) == document.read_text()
     benchmarks = {report.benchmark for file in results.glob("*.json") for report in read_reports(file)}

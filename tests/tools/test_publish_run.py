@@ -9,7 +9,7 @@ from tests.reproduction.fake_runs import write_evaluation, write_training
 from tools.publish_run import publish
 
 
-def test_published_runs_have_all_numbers_and_no_local_path(tmp_path: Path) -> None:
+def test_published_runs_have_all_results_and_no_local_path(tmp_path: Path) -> None:
     write_training(tmp_path / "runs", "resnet50")
     write_evaluation(tmp_path / "runs", "resnet50", "tta", 60)
     (tmp_path / "runs" / "resnet50" / "model.safetensors").write_bytes(b"large")
@@ -22,6 +22,6 @@ def test_published_runs_have_all_numbers_and_no_local_path(tmp_path: Path) -> No
         assert published == original
 
 
-def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+def test_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing: holds no run of the paper's tables"):
         publish(tmp_path / "nothing", tmp_path / "results")

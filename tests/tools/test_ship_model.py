@@ -26,7 +26,7 @@ def test_shipped_model_keeps_thresholds_and_masks(tmp_path: Path) -> None:
     assert torch.allclose(shipped.masks, expected.masks, atol=1e-2)
 
 
-def test_a_large_model_is_refused_and_the_old_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_model_is_refused_and_the_old_one_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tagseg.save_model(tagseg.build_model("test_resnet", 2, width=16), tmp_path / MODEL_FILE)
     ship_model.ship(tmp_path, tmp_path / "shipped")
     before = (tmp_path / "shipped" / MODEL_FILE).read_bytes()

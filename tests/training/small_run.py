@@ -10,6 +10,7 @@ from tagseg.data import ImageDataset, shapes
 from tagseg.data.split import hold_out
 from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.base import batch_norms
+from tagseg.training.logging import read_metrics
 from tagseg.training.loop import train_network
 from tagseg.training.recipe import Recipe
 
@@ -70,3 +71,8 @@ def run(
         stop_after=stop_after,
     )
     return network
+
+
+def validation_losses(out: Path) -> list[float]:
+    """Read the validation loss of each epoch."""
+    return [line["loss"] for line in read_metrics(out) if line["kind"] == "validation"]

@@ -14,86 +14,86 @@ pytestmark = pytest.mark.gpu
 CONVOLUTIONS = {
     "1x1": nn.Conv2d(20, 10, 1),
     "1x1, stride 2, no bias": nn.Conv2d(20, 10, 1, 2, bias=False),
-    "1x1, whole tiles": nn.Conv2d(64, 256, 1),
+    "1x1, full tiles": nn.Conv2d(64, 256, 1),
     "3x3": nn.Conv2d(20, 10, 3, padding=1),
-    "3x3, whole tiles": nn.Conv2d(64, 128, 3, padding=1, bias=False),
+    "3x3, full tiles": nn.Conv2d(64, 128, 3, padding=1, bias=False),
     "3x3, stride 2, no padding": nn.Conv2d(40, 7, 3, 2, bias=False),
     "3x3, dilated": nn.Conv2d(20, 33, 3, padding=4, dilation=4),
-    "3x3, stride 2, padded for the size": Conv2dSame(20, 10, 3, 2),
-    "5x5, stride 3, padded for the size": Conv2dSame(20, 10, 5, 3, bias=False),
+    "3x3, stride 2, same padding": Conv2dSame(20, 10, 3, 2),
+    "5x5, stride 3, same padding": Conv2dSame(20, 10, 5, 3, bias=False),
     "depthwise": nn.Conv2d(20, 20, 3, padding=1, groups=20),
     "depthwise, 5x5, dilated": nn.Conv2d(70, 70, 5, padding=4, dilation=2, groups=70, bias=False),
-    "depthwise, stride 2, padded for the size": Conv2dSame(20, 20, 3, 2, groups=20),
-    "of an image": nn.Conv2d(3, 10, 7, 2, padding=3),
-    "of an image, dilated": nn.Conv2d(3, 5, 3, padding=2, dilation=2),
-    "of an image, padded for the size": Conv2dSame(3, 10, 3, 2),
+    "depthwise, stride 2, same padding": Conv2dSame(20, 20, 3, 2, groups=20),
+    "3 channels": nn.Conv2d(3, 10, 7, 2, padding=3),
+    "3 channels, dilated": nn.Conv2d(3, 5, 3, padding=2, dilation=2),
+    "3 channels, same padding": Conv2dSame(3, 10, 3, 2),
 }
 
 
-def some_maps(channels: int, height: int, width: int) -> Tensor:
+def feature_maps(channels: int, height: int, width: int) -> Tensor:
     return torch.randn(2, channels, height, width).to(KERNEL_DEVICE, memory_format=torch.channels_last)
 
 
-def not_aligned(channels: int, height: int, width: int) -> Tensor:
-    """Maps that begin at an odd place in memory."""
+def unaligned_maps(channels: int, height: int, width: int) -> Tensor:
+    """Generate feature maps at an unaligned address."""
     values = torch.randn(1 + 2 * height * width * channels, device=KERNEL_DEVICE)
     return values[1:].view(2, height, width, channels).permute(0, 3, 1, 2)
 
 
-def assert_is_the_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x: Tensor, limit: float | None) -> None:
-    """With nothing added, with maps added, and with one value a channel."""
+def assert_equals_convolution(compute: Callable[..., Tensor], conv: nn.Conv2d, x: Tensor, limit: float | None) -> None:
+    """Compare without a residual, with feature maps as residual, and with one value per channel."""
     plain = conv(x)
-    for added in (None, torch.randn_like(plain), torch.randn_like(plain[..., :1, :1])):
-        found, expected = compute(x, added), plain if added is None else plain + added
+    for residual in (None, torch.randn_like(plain), torch.randn_like(plain[..., :1, :1])):
+        output, expected = compute(x, residual), plain if residual is None else plain + residual
         expected = expected if limit is None else expected.clamp(0, limit)
-        assert torch.allclose(found, expected, atol=2e-2 if x.is_cuda else 1e-5)  # a GPU rounds to TF32
-        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert torch.allclose(output, expected, atol=2e-2 if x.is_cuda else 1e-5)  # a GPU uses TF32
+        assert output.is_contiguous(memory_format=torch.channels_last)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("size", [(9, 10), (5, 14)])
 @pytest.mark.parametrize("limit", [None, inf, 0.5])
-def test_is_the_convolution(name: str, size: tuple[int, int], limit: float | None) -> None:
+def test_equals_the_convolution(name: str, size: tuple[int, int], limit: float | None) -> None:
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     assert FusedConv2d.supports(conv)
-    assert_is_the_convolution(FusedConv2d(conv, limit=limit), conv, some_maps(conv.in_channels, *size), limit)
+    assert_equals_convolution(FusedConv2d(conv, limit=limit), conv, feature_maps(conv.in_channels, *size), limit)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", [name for name, conv in CONVOLUTIONS.items() if conv.in_channels >= 20])
 @pytest.mark.parametrize("limit", [None, 0.5])
-@pytest.mark.parametrize("enough", [1, 10**9])
-def test_the_kernel_is_the_convolution(
-    name: str, limit: float | None, enough: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("min_size", [1, 10**9])
+def test_kernel_equals_the_convolution(
+    name: str, limit: float | None, min_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
     from tagseg.predict.optimize import _fused_conv_triton
     from tagseg.predict.optimize._fused_conv_triton import convolve
 
-    monkeypatch.setattr(_fused_conv_triton, "_MIN_PROGRAMS", enough)  # large tiles, or small ones
-    monkeypatch.setattr(_fused_conv_triton, "_MAX_INT32_VALUES", enough)  # and offsets of 64 bits, or of 32
+    monkeypatch.setattr(_fused_conv_triton, "_MIN_PROGRAMS", min_size)  # large or small tiles
+    monkeypatch.setattr(_fused_conv_triton, "_MAX_INT32_VALUES", min_size)  # 64-bit or 32-bit offsets
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     fused = FusedConv2d(conv, limit=limit)
-    x = some_maps(conv.in_channels, 9, 12)
-    assert_is_the_convolution(lambda x, added: convolve(x, fused, added), conv, x, limit)
+    x = feature_maps(conv.in_channels, 9, 12)
+    assert_equals_convolution(lambda x, residual: convolve(x, fused, residual), conv, x, limit)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["1x1", "3x3, dilated", "depthwise"])
-def test_a_kept_kernel_suits_the_next_maps(name: str) -> None:
+def test_cached_kernel_works_for_other_sizes_and_alignments(name: str) -> None:
     pytest.importorskip("triton")
     from tagseg.predict.optimize._fused_conv_triton import convolve
 
     conv = CONVOLUTIONS[name].to(KERNEL_DEVICE)
     fused, channels = FusedConv2d(conv), conv.in_channels
-    for x in (some_maps(channels, 9, 12), some_maps(channels, 6, 7), not_aligned(channels, 6, 7)):
-        assert_is_the_convolution(lambda x, added: convolve(x, fused, added), conv, x, None)
+    for x in (feature_maps(channels, 9, 12), feature_maps(channels, 6, 7), unaligned_maps(channels, 6, 7)):
+        assert_equals_convolution(lambda x, residual: convolve(x, fused, residual), conv, x, None)
 
 
 @pytest.mark.parametrize(
     "conv",
     [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same"), nn.Conv2d(4, 4, 3, padding_mode="reflect")],
 )
-def test_other_convolutions_stay_as_they_are(conv: nn.Conv2d) -> None:
+def test_other_convolutions_are_not_supported(conv: nn.Conv2d) -> None:
     assert not FusedConv2d.supports(conv)

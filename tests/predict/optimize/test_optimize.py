@@ -19,8 +19,8 @@ from tests.conftest import KERNEL_DEVICE
 pytestmark = pytest.mark.gpu
 
 
-class TwoReaders(Backbone):
-    """Two convolutions with a batch norm each; one is read by a sum as well."""
+class TwoConvolutions(Backbone):
+    """Two convolutions with a batch norm each; the output of one is also used by a sum."""
 
     skip_channels = deep_channels = 4
 
@@ -37,8 +37,8 @@ class TwoReaders(Backbone):
         return ()
 
 
-class ChangedInPlace(TwoReaders):
-    """A sum in place whose first term is read again."""
+class InPlaceSum(TwoConvolutions):
+    """An in-place sum whose first term is used again."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         shallow = x = self.first(x)
@@ -46,8 +46,8 @@ class ChangedInPlace(TwoReaders):
         return shallow, self.second_norm(x * shallow)
 
 
-class OneValue(TwoReaders):
-    """Sums of a map and one value for all of it: the map convolved, or the value."""
+class BroadcastSum(TwoConvolutions):
+    """Sums of feature maps and a value per image, with the convolution on either side."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mean = x.mean((1, 2, 3), keepdim=True)
@@ -55,8 +55,8 @@ class OneValue(TwoReaders):
         return x, x + self.second(x.mean((2, 3), keepdim=True))
 
 
-class SeenThroughAView(TwoReaders):
-    """A sum in place whose first term is a view of what is read again."""
+class InPlaceSumOfView(TwoConvolutions):
+    """An in-place sum whose first term is a view of a tensor that is used again."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         shallow = self.first(x).sigmoid()
@@ -65,8 +65,8 @@ class SeenThroughAView(TwoReaders):
         return shallow, self.second_norm(shallow * 1)
 
 
-class Adds(nn.Module):
-    """Changes its argument in place."""
+class InPlaceModule(nn.Module):
+    """A module that changes its argument in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,52 +77,52 @@ class Adds(nn.Module):
         return x
 
 
-class ChangedArgument(TwoReaders):
-    """It has no graph itself, and a part of it changes what it reads again."""
+class UntraceableInPlace(TwoConvolutions):
+    """A backbone that cannot be traced, with a submodule that changes a tensor in place that is used again."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.adds = Adds()
+        self.in_place = InPlaceModule()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         shallow = self.first(x).sigmoid() if float(x.shape[0]) else x
-        self.adds(shallow, self.second(shallow))
+        self.in_place(shallow, self.second(shallow))
         return shallow, self.second_norm(shallow * 1)
 
 
-class Unusual(TwoReaders):
-    """Arguments by name, and a number that is added."""
+class KeywordArguments(TwoConvolutions):
+    """A convolution called with a keyword argument, and sums with a number."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = self.first(input=x) + x.shape[0]
         return x, self.second(x) + x.shape[0]
 
 
-class Hidden(TwoReaders):
-    """It decides something in a way that no tracer sees."""
+class TypeDependent(TwoConvolutions):
+    """A branch on the type of its input, which tracing changes."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return super().forward(x.sigmoid() if isinstance(x, Tensor) else x)
 
 
-class Busy(TwoReaders):
-    """Another thread runs another network all the time."""
+class RunsAnotherNetwork(TwoConvolutions):
+    """Another thread runs another network during the forward pass."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(OTHER, IMAGE).result()[1].shape == (1, 4, 8, 8)
+            assert pool.submit(OTHER_NETWORK, IMAGE).result()[1].shape == (1, 4, 8, 8)
         return super().forward(x)
 
 
-OTHER, IMAGE = TwoReaders().eval(), torch.zeros(1, 3, 8, 8)
+OTHER_NETWORK, IMAGE = TwoConvolutions().eval(), torch.zeros(1, 3, 8, 8)
 
 
 def cam_on(backbone: Callable[[], Backbone]) -> Network:
     return CAM(ModelConfig(method="cam", backbone="resnet18", class_names=("a",)), backbone())
 
 
-def with_statistics(network: Network) -> Network:
-    """Batch norms that do something: fresh ones multiply by 1 and add 0."""
+def with_random_norms(network: Network) -> Network:
+    """Randomize the batch norms, since new ones are the identity."""
     for norm in network.modules():
         if isinstance(norm, nn.BatchNorm2d):
             norm.running_mean, norm.running_var = (
@@ -135,18 +135,18 @@ def with_statistics(network: Network) -> Network:
     return network.eval()
 
 
-def norms(network: nn.Module) -> int:
+def count_norms(network: nn.Module) -> int:
     return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
 
 
-# And how many batch norms are left.
+# Networks, and the number of batch norms that cannot be folded.
 BUILDS = [
     (partial(tagseg.build_model, "resnet50", 2), 0),
     (partial(tagseg.build_model, "resnet18", 2, gci="paper"), 0),
     (partial(tagseg.build_model, "resnet18", 2, gate="none"), 0),
     (partial(tagseg.build_cam, "resnet18", 2), 0),
     (partial(tagseg.build_cam, "vgg16", 2), 0),
-    (partial(tagseg.build_cam, "wideresnet38", 2), 17),  # most of its batch norms come before a convolution
+    (partial(tagseg.build_cam, "wideresnet38", 2), 17),  # most of its batch norms precede a convolution
     (partial(tagseg.build_cam, "mobilenetv2_100", 2), 0),
     (partial(tagseg.build_model, "tf_efficientnet_lite0", 2), 0),
     (partial(tagseg.build_cam, "convnext_tiny", 2), 0),
@@ -155,70 +155,70 @@ BUILDS = [
     (partial(tagseg.build_cam, "hrnet_w18_small", 2), 0),
     (partial(tagseg.build_cam, "ghostnet_100", 2), 0),
     (partial(tagseg.build_cam, "inception_v3", 2), 0),
-    (partial(cam_on, TwoReaders), 1),
-    (partial(cam_on, ChangedInPlace), 1),
-    (partial(cam_on, SeenThroughAView), 1),
-    (partial(cam_on, ChangedArgument), 2),
-    (partial(cam_on, Unusual), 0),
-    (partial(cam_on, OneValue), 0),
-    (partial(cam_on, Hidden), 2),
-    (partial(cam_on, Busy), 1),
+    (partial(cam_on, TwoConvolutions), 1),
+    (partial(cam_on, InPlaceSum), 1),
+    (partial(cam_on, InPlaceSumOfView), 1),
+    (partial(cam_on, UntraceableInPlace), 2),
+    (partial(cam_on, KeywordArguments), 0),
+    (partial(cam_on, BroadcastSum), 0),
+    (partial(cam_on, TypeDependent), 2),
+    (partial(cam_on, RunsAnotherNetwork), 1),
 ]
 
 
-@pytest.mark.parametrize(("build", "left"), BUILDS)
-def test_the_form_for_gpus_says_the_same(build: Callable[[], Network], left: int) -> None:
-    assert_says_the_same(build, left, fused=True)
+@pytest.mark.parametrize(("build", "num_norms"), BUILDS)
+def test_gpu_passes_match_the_plain_network(build: Callable[[], Network], num_norms: int) -> None:
+    assert_matches_the_plain_network(build, num_norms, fused=True)
 
 
 @pytest.mark.parametrize("backbone", ["resnet50", "tf_efficientnet_lite0"])
-def test_the_form_for_cpus_says_the_same(backbone: str) -> None:
-    assert_says_the_same(partial(tagseg.build_model, backbone, 2), 0, fused=False)
+def test_cpu_passes_match_the_plain_network(backbone: str) -> None:
+    assert_matches_the_plain_network(partial(tagseg.build_model, backbone, 2), 0, fused=False)
 
 
-@pytest.mark.parametrize(("build", "left"), BUILDS)
-def test_the_form_for_cpus_says_the_same_in_half_precision(build: Callable[[], Network], left: int) -> None:
+@pytest.mark.parametrize(("build", "num_norms"), BUILDS)
+def test_cpu_passes_match_the_plain_network_in_half_precision(build: Callable[[], Network], num_norms: int) -> None:
     torch.manual_seed(0)
-    network = with_statistics(build())
+    network = with_random_norms(build())
     optimized = optimize_network(network, bfloat16=True, passes=("fold",))
     x = torch.rand(2, 3, 65, 80)
     with torch.inference_mode():
         exact = network(x).scores
         with torch.autocast("cpu", dtype=torch.bfloat16):
             rounding = relative_error(network(x).scores, exact)
-            found = optimized(x.to(memory_format=torch.channels_last)).scores
-    assert_close(found, exact, tolerance=1e-2 + 4 * rounding)
-    assert norms(optimized) == left
+            output = optimized(x.to(memory_format=torch.channels_last)).scores
+    assert_close(output, exact, tolerance=1e-2 + 4 * rounding)
+    assert count_norms(optimized) == num_norms
 
 
-def assert_says_the_same(build: Callable[[], Network], left: int, *, fused: bool) -> None:
+def assert_matches_the_plain_network(build: Callable[[], Network], num_norms: int, *, fused: bool) -> None:
     torch.manual_seed(0)
-    network = with_statistics(build()).to(KERNEL_DEVICE if fused else "cpu")
+    network = with_random_norms(build()).to(KERNEL_DEVICE if fused else "cpu")
     optimized = optimize_network(network, bfloat16=False, passes=("fold", "fuse") if fused else ("fold",))
     x = torch.rand(2, 3, 65, 80, device=network.mean.device)
     with torch.inference_mode():
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
             expected = network(x)
-        rounded, found = network(x), optimized(x.to(memory_format=torch.channels_last))
-    for name in ("logits", "scores"):  # not the masks: those of random weights jump where two classes are equal
+        rounded, output = network(x), optimized(x.to(memory_format=torch.channels_last))
+    for name in ("logits", "scores"):  # not the masks: with random weights they jump where two classes are nearly equal
         exact = getattr(expected, name)
-        rounding = relative_error(getattr(rounded, name), exact)  # what TF32 costs the network itself on a GPU
-        assert_close(getattr(found, name), exact, tolerance=1e-4 + 4 * rounding)
-    assert norms(optimized) == left
+        rounding = relative_error(getattr(rounded, name), exact)  # error of the plain network with TF32 on a GPU
+        assert_close(getattr(output, name), exact, tolerance=1e-4 + 4 * rounding)
+    assert count_norms(optimized) == num_norms
 
 
-def test_a_optimized_network_can_be_copied_and_sent() -> None:
+def test_optimized_network_can_be_copied_and_pickled() -> None:
     network = tagseg.load().engine.network
     optimized = optimize_network(network, bfloat16=False)
     x = torch.rand(1, 3, 64, 64, device=network.mean.device)
     with torch.inference_mode():
         expected = optimized(x).scores
-        for other in (deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
-            assert torch.equal(other(x).scores, expected)
+        for copied in (deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
+            assert torch.equal(copied(x).scores, expected)
 
 
-def test_the_network_itself_stays_as_it_is() -> None:
-    network = with_statistics(tagseg.build_model("resnet18", 2)).train()
+def test_original_network_is_not_changed() -> None:
+    network = with_random_norms(tagseg.build_model("resnet18", 2)).train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     layouts = [value.stride() for value in network.state_dict().values()]
     optimize_network(network, bfloat16=True)

@@ -1,0 +1,94 @@
+"""Python functions of the package: training, evaluation, and what is exported."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import tagseg
+from tests.photos import photos_source, train_on_photos, write_photos
+from tests.training.small_run import small_recipe
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_photos(tmp_path_factory.mktemp("photos"))
+
+
+@pytest.fixture(scope="module")
+def trained(photos: Path) -> Path:
+    return train_on_photos(photos)
+
+
+def test_training_does_not_use_masks(photos: Path, tmp_path: Path) -> None:
+    """Wrong masks beside the images are evaluated in each epoch, but the weights are those without masks."""
+    (photos / "masks").mkdir()
+    for path in (photos / "images").iterdir():
+        Image.fromarray(np.random.default_rng(0).integers(0, 7, (48, 48), dtype=np.uint8)).save(
+            photos / "masks" / path.name
+        )
+    tagseg.train(photos_source(photos), tmp_path / "with", recipe=small_recipe("training.epochs=2"), workers=0)
+    assert any("mIoU" in key for line in (tmp_path / "with" / "metrics.jsonl").open() for key in json.loads(line))
+    for path in (photos / "masks").iterdir():
+        path.unlink()
+    (photos / "masks").rmdir()
+    tagseg.train(photos_source(photos), tmp_path / "without", recipe=small_recipe("training.epochs=2"), workers=0)
+    first, second = (tagseg.load_model(tmp_path / name / "model.safetensors") for name in ("with", "without"))
+    assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
+
+
+def test_recipe_sets_the_inference_settings(photos: Path, tmp_path: Path) -> None:
+    recipe = small_recipe("training.epochs=2", "inference.background_power=1")
+    tagseg.train(photos_source(photos), tmp_path / "run", recipe=recipe, workers=0)
+    model, last_checkpoint = tagseg.load(tmp_path / "run"), tagseg.load(tmp_path / "run" / "checkpoint.safetensors")
+    assert model.settings.background_power == last_checkpoint.settings.background_power == 1
+    assert (model.settings.thresholds_from, last_checkpoint.settings.thresholds_from) == ("tags", "paper")
+
+
+def test_evaluate_does_not_change_the_settings_of_a_model(photos: Path, trained: Path) -> None:
+    model = tagseg.load(trained)
+    before = model.settings
+    data = tagseg.DataSource(
+        str(photos / "photos.csv"), (str(photos / "images"),), masks=(str(photos / "ground truth"),)
+    )
+    tagseg.evaluate(data, model=model, tune_on_masks=True)
+    tagseg.evaluate(data, model=model, threshold=0.7)
+    assert model.settings == before
+
+
+def test_too_few_images_for_a_validation_split(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("image,labels\n" + "".join(f"{i}.png,{tag}\n" for i, tag in enumerate("abc")))
+    for i in range(3):
+        Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
+    with pytest.raises(
+        tagseg.DataError, match="few.csv: no images can be held out for validation; name some with val="
+    ):
+        tagseg.train(tmp_path / "few.csv", tmp_path / "run", recipe=small_recipe(), workers=0)
+
+
+def test_training_works_in_another_thread(photos: Path, tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as pool:
+        model = pool.submit(
+            tagseg.train, photos_source(photos), tmp_path / "run", recipe=small_recipe(), workers=0
+        ).result()
+    assert model.classes == ("cross", "disc", "ring", "square", "star", "triangle")
+
+
+def test_tensorboard_has_curves_and_images(photos: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    tagseg.train(photos_source(photos), tmp_path / "run", recipe=small_recipe(), workers=0, tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "validation/mAP"} <= set(events.Tags()["scalars"])
+    assert events.Tags()["images"]
+
+
+def test_public_names_can_be_imported() -> None:
+    assert {"train", "load", "__version__"} <= set(dir(tagseg))
+    assert all(getattr(tagseg, name) is not None for name in dir(tagseg))
