@@ -23,12 +23,12 @@ from tests.data.small_datasets import (
 )
 
 
-def reachable(root: object, seen: set[int] | None = None) -> Iterator[object]:
+def reachable(root: object, visited: set[int] | None = None) -> Iterator[object]:
     """Yield all objects that can be reached through attributes and containers."""
-    seen = set() if seen is None else seen
-    if id(root) in seen:
+    visited = set() if visited is None else visited
+    if id(root) in visited:
         return
-    seen.add(id(root))
+    visited.add(id(root))
     yield root
     parts: list[object] = list(getattr(root, "__dict__", {}).values())
     if isinstance(root, dict):
@@ -36,7 +36,7 @@ def reachable(root: object, seen: set[int] | None = None) -> Iterator[object]:
     elif isinstance(root, list | tuple | set | frozenset):
         parts += root
     for part in parts:
-        yield from reachable(part, seen)
+        yield from reachable(part, visited)
 
 
 def write_table_with_masks(root: Path) -> Path:

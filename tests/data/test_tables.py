@@ -64,10 +64,10 @@ def test_class_names_may_contain_spaces(folder: Path) -> None:
     assert open_dataset(table).classes == ("a, b", "traffic light")
 
 
-words = st.text("abc xyz-_é", min_size=1, max_size=8).map(str.strip).filter(bool)
+class_names = st.text("abc xyz-_é", min_size=1, max_size=8).map(str.strip).filter(bool)
 
 
-@given(lines=st.lists(st.sets(words), min_size=1), separator=st.sampled_from([";", "|", ","]))
+@given(lines=st.lists(st.sets(class_names), min_size=1), separator=st.sampled_from([";", "|", ","]))
 def test_joined_labels_are_split_again(lines: list[set[str]], separator: str) -> None:
     lines = [*lines, {"one", "two"}]  # the separator can only be guessed from a row with several labels
     cells = [separator.join(sorted(line)) for line in lines]

@@ -39,9 +39,9 @@ class PamrBattery:
     @pytest.mark.parametrize("partial", [False, True])
     def test_equals_the_plain_implementation(self, refine: Refine, settings: dict[str, Any], partial: bool) -> None:
         image, masks, present = sample()
-        chosen = present if partial else None
-        expected = refine_plain(image, masks, chosen, **settings)
-        torch.testing.assert_close(refine(image, masks, chosen, **settings), expected, atol=1e-6, rtol=0)
+        selection = present if partial else None
+        expected = refine_plain(image, masks, selection, **settings)
+        torch.testing.assert_close(refine(image, masks, selection, **settings), expected, atol=1e-6, rtol=0)
 
     @pytest.mark.parametrize("channels", [1, 4])
     def test_any_number_of_channels(self, refine: Refine, channels: int) -> None:

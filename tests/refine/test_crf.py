@@ -98,7 +98,7 @@ def test_approximates_the_sum_over_all_pairs() -> None:
 @pytest.mark.parametrize(("iterations", "upper_bound"), [(3, 0.1), (10, 1e-4)])
 def test_unused_classes_equal_those_computed_separately(iterations: int, upper_bound: float) -> None:
     image, probs = case_with_unused_classes()
-    # A value just above the clip in one pixel makes each class a group of its own.
+    # A value just above the clip in one pixel makes each class a separate group.
     all_active = probs.clone()
     all_active[:, 1, 1] = probs[:, 1, 1].clamp_min(1.0001e-5)
     q = dense_crf(image, probs, iterations=iterations)

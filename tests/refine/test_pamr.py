@@ -127,9 +127,9 @@ def test_absent_masks_are_only_upsampled() -> None:
     small = masks[..., ::2, ::2]
     present = torch.tensor([[0, 1, 0, 1], [0, 0, 0, 0]])
     refined = tagseg.pamr(image, small, present=present)
-    chosen = present.bool()
-    assert torch.equal(refined[chosen], tagseg.pamr(image, small)[chosen])
-    assert torch.equal(refined[~chosen], tagseg.pamr(image, small, iterations=0)[~chosen])
+    is_present = present.bool()
+    assert torch.equal(refined[is_present], tagseg.pamr(image, small)[is_present])
+    assert torch.equal(refined[~is_present], tagseg.pamr(image, small, iterations=0)[~is_present])
 
 
 def test_input_is_not_modified() -> None:

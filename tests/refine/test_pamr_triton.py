@@ -24,7 +24,7 @@ class TestPamrTriton(PamrBattery):
 
 
 @pytest.mark.parametrize("partial", [False, True])
-def test_an_iteration_is_one_kernel_launch(partial: bool) -> None:
+def test_iteration_is_one_kernel_launch(partial: bool) -> None:
     """Stated in docs/performance.md; affinities and packing are one launch each."""
     image, masks, present = sample()
     kernels = [_pamr_triton._pack, _pamr_triton._affinities, _pamr_triton._weighted_mean]

@@ -17,11 +17,11 @@ from tests.report.html_page import ParsedPage
 from tests.report.small_runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, train
 
 
-def test_has_every_section_in_order(full_page: Path) -> None:
+def test_page_has_every_section_in_order(full_page: Path) -> None:
     assert ParsedPage(full_page).sections == SECTIONS
 
 
-def test_is_self_contained(full_page: Path) -> None:
+def test_page_is_self_contained(full_page: Path) -> None:
     page = ParsedPage(full_page)
     links = [attributes[key] or "" for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert links
@@ -48,7 +48,7 @@ def test_ids_are_unique_and_references_resolve(run: Path, evaluation: Evaluation
     assert {(attributes["href"] or "").removeprefix("#") for attributes in page.all("use")} <= set(ids)
 
 
-def test_shows_each_image_at_every_stage_and_two_by_iteration(full_page: Path) -> None:
+def test_images_are_shown_at_every_stage_and_two_by_iteration(full_page: Path) -> None:
     images = ParsedPage(full_page).images
     image_ids = ["val-00000", "val-00003", "val-00006", "val-00009"]
     expected = [(name, stage) for name in image_ids for stage in STAGES]
@@ -58,7 +58,7 @@ def test_shows_each_image_at_every_stage_and_two_by_iteration(full_page: Path) -
     assert all(len(alt.split(": ")) == 2 for alt in images if "input" not in alt)
 
 
-def test_says_how_images_are_chosen_and_which_tags_they_have(full_page: Path) -> None:
+def test_selection_and_tags_of_the_images_are_stated(full_page: Path) -> None:
     text = ParsedPage(full_page).text
     assert "4 of 12 validation images, evenly spaced over their IDs" in text
     tags = [CLASSES[k] for k in IMAGES.labels[0].nonzero()[:, 0].tolist()]
@@ -143,7 +143,7 @@ def test_tuning_on_masks_is_a_visible_warning(run: Path, evaluation: Evaluation)
     assert page.with_class("warning") == ["p", "p"]
 
 
-def test_run_without_metrics_masks_and_evaluation(run: Path) -> None:
+def test_page_of_a_run_without_metrics_masks_and_evaluation(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     page = ParsedPage(write_page(run, images=IMAGES, count=1))
     assert page.sections == SECTIONS
@@ -152,7 +152,7 @@ def test_run_without_metrics_masks_and_evaluation(run: Path) -> None:
         assert expected_text in page.text
 
 
-def test_run_before_the_end_of_the_first_epoch(run: Path) -> None:
+def test_page_before_the_end_of_the_first_epoch(run: Path) -> None:
     (run / MODEL_FILE).unlink()
     (run / "checkpoint.safetensors").unlink()
     (run / "metrics.jsonl").write_text(
@@ -165,7 +165,7 @@ def test_run_before_the_end_of_the_first_epoch(run: Path) -> None:
     assert len(page.with_class("chart")) == 1
 
 
-def test_cam_baseline_is_shown_as_such(tmp_path: Path) -> None:
+def test_page_of_a_cam_baseline(tmp_path: Path) -> None:
     cam = train(tmp_path / "cam", "model.method=cam", "validation.checkpoint=best", epochs=1)
     page = ParsedPage(write_page(cam, images=IMAGES, masks=MASKS, count=2))
     assert page.sections == [name for name in SECTIONS if name != "refinement"]
@@ -176,7 +176,7 @@ def test_cam_baseline_is_shown_as_such(tmp_path: Path) -> None:
     assert page.with_class("phase") == []
 
 
-def test_run_without_refinement_shows_pseudo_labels_only(tmp_path: Path) -> None:
+def test_page_of_a_run_without_refinement_shows_only_pseudo_labels(tmp_path: Path) -> None:
     plain = train(tmp_path / "plain", "pseudo_labels.refine=none", epochs=1)
     page = ParsedPage(write_page(plain, images=IMAGES, count=1))
     assert [alt.partition(":")[0].split(", ")[1] for alt in page.images] == ["input", "prediction", "pseudo label"]

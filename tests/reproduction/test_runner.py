@@ -17,7 +17,7 @@ from tests.data.small_datasets import write_voc
 from tests.reproduction.fake_runs import write_packed_shapes
 from tests.training.small_run import SETTINGS
 
-SETTING_CHANGES = [*SETTINGS, "training.epochs=2"]
+CHANGES = [*SETTINGS, "training.epochs=2"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def voc(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(voc: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], str]:
     """Reproduce Table 2; return the folder of its runs, the commands, and the table."""
     out, commands = tmp_path_factory.mktemp("runs"), list[str]()
-    return out, commands, tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=commands.append)
+    return out, commands, tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=commands.append)
 
 
 def test_table_is_reproduced(runs: tuple[Path, list[str], str]) -> None:
@@ -48,12 +48,12 @@ def test_finished_steps_are_skipped(voc: Path, runs: tuple[Path, list[str], str]
     out, first_commands, table = runs
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
     skipped: list[str] = []
-    assert tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=skipped.append) == table
+    assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=skipped.append) == table
     assert skipped == [f"# done: {command}" for command in first_commands]
     assert before == {file: file.stat().st_mtime_ns for file in out.rglob("*") if file.is_file()}
     (out / "resnet50" / "pseudo.json").unlink()
     rerun: list[str] = []
-    tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=rerun.append)
+    tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=rerun.append)
     assert [command for command in rerun if not command.startswith("#")] == [
         c for c in first_commands if "pseudo.json" in c
     ][1:]
@@ -62,11 +62,10 @@ def test_finished_steps_are_skipped(voc: Path, runs: tuple[Path, list[str], str]
 def test_unfinished_run_is_resumed(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     out, first_commands, table = runs
     model = out / "resnet50" / "model.safetensors"
-    write_settings(
-        model, replace(tagseg.load(model).settings, thresholds_from="paper")
-    )  # as before thresholds are tuned
+    # As before the thresholds are tuned.
+    write_settings(model, replace(tagseg.load(model).settings, thresholds_from="paper"))
     commands: list[str] = []
-    assert tagseg.reproduce("table-2", voc, out, changes=SETTING_CHANGES, on_command=commands.append) == table
+    assert tagseg.reproduce("table-2", voc, out, changes=CHANGES, on_command=commands.append) == table
     assert [command for command in commands if not command.startswith("#")] == [first_commands[3]]
     assert tagseg.load(model).settings.thresholds_from == "tags"
 
@@ -101,13 +100,11 @@ def test_last_checkpoint_is_evaluated_beside_the_best(voc: Path, runs: tuple[Pat
 
 def test_run_with_other_settings_is_refused(voc: Path, runs: tuple[Path, list[str], str]) -> None:
     with pytest.raises(ValueError, match=r"holds a run of another configuration \(training.lr is 0.01 there, 0.02"):
-        tagseg.reproduce(
-            "table-2", voc, runs[0], changes=[*SETTING_CHANGES, "training.lr=0.02"], on_command=lambda _: None
-        )
+        tagseg.reproduce("table-2", voc, runs[0], changes=[*CHANGES, "training.lr=0.02"], on_command=lambda _: None)
 
 
 def test_images_show_the_masks_of_a_run(voc: Path, runs: tuple[Path, list[str], str]) -> None:
-    message = tagseg.reproduce("images", voc, runs[0], changes=SETTING_CHANGES, on_command=lambda _: None)
+    message = tagseg.reproduce("images", voc, runs[0], changes=CHANGES, on_command=lambda _: None)
     assert message == f"images: {runs[0] / 'images.png'}"
     with Image.open(runs[0] / "images.png") as sheet:
         colors = sheet.convert("RGB").getcolors(1 << 16)

@@ -20,15 +20,15 @@ def assert_equal_weights(first: Network, second: Network) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="sums on a GPU have no fixed order")
 def test_resume_is_bit_identical(tmp_path: Path) -> None:
     recipe = small_recipe()
-    whole = run(tmp_path / "whole", recipe)
+    uninterrupted = run(tmp_path / "uninterrupted", recipe)
     for step in (2, 5, 8):  # within the classification epoch, within and at the end of a later one
         with pytest.raises(Interrupted, match=f"stopped at step {step} of 12; run the same command again to resume"):
-            run(tmp_path / "parts", recipe, stop_after=step, workers=step % 2)
-    parts = run(tmp_path / "parts", recipe)
-    assert_equal_weights(whole, parts)
-    assert validation_losses(tmp_path / "whole") == validation_losses(tmp_path / "parts")
+            run(tmp_path / "resumed", recipe, stop_after=step, workers=step % 2)
+    resumed = run(tmp_path / "resumed", recipe)
+    assert_equal_weights(uninterrupted, resumed)
+    assert validation_losses(tmp_path / "uninterrupted") == validation_losses(tmp_path / "resumed")
     assert_equal_weights(
-        tagseg.load_model(tmp_path / "whole" / MODEL_FILE), tagseg.load_model(tmp_path / "parts" / MODEL_FILE)
+        tagseg.load_model(tmp_path / "uninterrupted" / MODEL_FILE), tagseg.load_model(tmp_path / "resumed" / MODEL_FILE)
     )
 
 
@@ -69,12 +69,12 @@ def test_best_checkpoint_has_the_lowest_loss_of_the_epochs_with_pseudo_labels(tm
     assert_equal_weights(model, expected)
 
 
-def test_gradient_accumulation_gives_the_same_validation_losses(tmp_path: Path) -> None:
+def test_gradient_accumulation_gives_the_same_losses(tmp_path: Path) -> None:
     """Without randomness per image and with frozen batch norms."""
     settings = ("model.gate=deterministic", "training.classification_epochs=0")
-    run(tmp_path / "whole", small_recipe(*settings), deterministic=True)
-    run(tmp_path / "parts", small_recipe(*settings, "training.gradient_accumulation=4"), deterministic=True)
-    assert validation_losses(tmp_path / "whole") == pytest.approx(validation_losses(tmp_path / "parts"), rel=1e-4)
+    run(tmp_path / "full", small_recipe(*settings), deterministic=True)
+    run(tmp_path / "accumulated", small_recipe(*settings, "training.gradient_accumulation=4"), deterministic=True)
+    assert validation_losses(tmp_path / "full") == pytest.approx(validation_losses(tmp_path / "accumulated"), rel=1e-4)
 
 
 def test_losses_decrease(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_losses_decrease(tmp_path: Path) -> None:
     assert min(values[-3:]) < values[0] - 0.05
 
 
-def test_half_precision_trains(tmp_path: Path) -> None:
+def test_training_in_half_precision(tmp_path: Path) -> None:
     run(tmp_path / "full", small_recipe())
     run(tmp_path / "half", small_recipe("training.precision=bf16"))
     assert validation_losses(tmp_path / "half") == pytest.approx(validation_losses(tmp_path / "full"), rel=0.1)
@@ -109,4 +109,4 @@ def test_partial_files_of_a_killed_run_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "run" / (CHECKPOINT_FILE + ".part")).write_bytes(b"half a checkpoint")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "step": 9')
-    assert_equal_weights(run(tmp_path / "run", small_recipe()), run(tmp_path / "whole", small_recipe()))
+    assert_equal_weights(run(tmp_path / "run", small_recipe()), run(tmp_path / "uninterrupted", small_recipe()))
