@@ -171,9 +171,9 @@ def _simplex_vertices(  # type: ignore[no-untyped-def]
     first += tl.sum((origin.to(low.dtype) - low) * stride, 0)
     key = first[None, :] + tl.sum(tl.where(ranks < vertex, back[None, :, :], 0), 1)
 
-    here = axis * row_stride + pixel[None, :]
-    tl.store(keys + here, key, mask=is_axis & exists[None, :])
-    tl.store(weights + here, weight, mask=is_axis & exists[None, :])
+    address = axis * row_stride + pixel[None, :]
+    tl.store(keys + address, key, mask=is_axis & exists[None, :])
+    tl.store(weights + address, weight, mask=is_axis & exists[None, :])
 
 
 # Image sizes vary, so the compiled code must depend neither on the divisibility of sizes nor on the alignment of a
@@ -189,19 +189,19 @@ def _ell_product(  # type: ignore[no-untyped-def]
     exists = row < rows
     channel = tl.arange(0, channels)[None, :]
     first = row.to(tl.int64) * entries
-    here = row.to(tl.int64)[:, None] * channels + channel
+    address = row.to(tl.int64)[:, None] * channels + channel
     result = tl.zeros([block, channels], tl.float32)
     for entry in tl.static_range(entries):
         column = tl.load(columns + first + entry, mask=exists, other=0).to(tl.int64)
         weight = tl.load(weights + first + entry, mask=exists, other=0.0)
         result += weight[:, None] * tl.load(dense + column[:, None] * channels + channel)
     if logits is not None:
-        result += tl.load(logits + here, mask=exists[:, None], other=0.0)
+        result += tl.load(logits + address, mask=exists[:, None], other=0.0)
         exps = tl.exp(result - tl.max(result, 1)[:, None])
         image = (row // rows_per_image)[:, None]
         count = tl.load(counts + image * channels + channel, mask=exists[:, None], other=1.0)
         result = exps / tl.sum(exps * count, 1)[:, None]
-    tl.store(out + here, result, mask=exists[:, None])
+    tl.store(out + address, result, mask=exists[:, None])
 
 
 @triton.jit(do_not_specialize=["rows", "entries"])  # type: ignore[untyped-decorator]
@@ -223,5 +223,5 @@ def _csr_product(  # type: ignore[no-untyped-def]
         if weights is not None:
             value *= tl.load(weights + entry, mask=belongs, other=0.0)[:, :, None]
         result += tl.sum(value, 1)
-    here = row.to(tl.int64)[:, None] * channels + channel[None, :]
-    tl.store(out + here, result, mask=(row < rows)[:, None])
+    out_address = row.to(tl.int64)[:, None] * channels + channel[None, :]
+    tl.store(out + out_address, result, mask=(row < rows)[:, None])

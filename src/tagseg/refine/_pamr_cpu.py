@@ -11,9 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg.refine._sparse import EllMatrix
-
-# Neighbors of a pixel in a 3x3 neighborhood.
-OFFSETS = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
+from tagseg.refine.pamr import OFFSETS, color_scale
 
 # Pixels whose affinities are computed at once: the intermediate results stay in the caches.
 _BLOCK = 8192
@@ -29,29 +27,16 @@ def refine(
     columns = _neighbor_columns(height, width, dilations)
     refined = masks.clone(memory_format=torch.contiguous_format)
     for index, sample in enumerate(image.float()):
-        chosen = slice(None) if present is None else present[index].nonzero().flatten()
-        planes = masks[index, chosen].float().flatten(1)
+        class_indices = slice(None) if present is None else present[index].nonzero().flatten()
+        planes = masks[index, class_indices].float().flatten(1)
         if len(planes) == 0:
             continue
         weighted_mean = EllMatrix(columns, _affinities(sample.flatten(1), columns, kernel))
         rows = F.pad(planes.T, (0, -len(planes) % _VECTOR))
         for _ in range(iterations):
             rows = weighted_mean @ rows  # Eq. 7
-        refined[index, chosen] = rows[:, : len(planes)].T.reshape(-1, height, width).to(masks.dtype)
+        refined[index, class_indices] = rows[:, : len(planes)].T.reshape(-1, height, width).to(masks.dtype)
     return refined
-
-
-def color_scale(total: Tensor, squares: Tensor, values: int, kernel: str) -> Tensor:
-    """Compute the divisor of color differences: the local variance (Eq. 8) or a tenth of the standard deviation.
-
-    Args:
-        total: Sum of the differences to the center.
-        squares: Sum of the squared differences.
-        values: Number of values.
-        kernel: `paper` or `reference`.
-    """
-    variance = ((squares - total**2 / values) / (values - 1)).clamp_min(0)
-    return 1e-8 + (0.1 * variance.sqrt() if kernel == "reference" else variance)
 
 
 def _neighbor_columns(height: int, width: int, dilations: Sequence[int]) -> Tensor:

@@ -157,8 +157,8 @@ def _affinities(  # type: ignore[no-untyped-def]
         distance += tl.abs(difference) / scale[None, :]  # Eq. 8
     affinity = tl.where(is_neighbor, -distance / channels, float("-inf"))
     exps = tl.exp(affinity - tl.max(affinity, 0)[None, :])
-    here = weights + (sample * (8 * dilations_count) + neighbor) * pixels + pixel
-    tl.store(here, exps / tl.sum(exps, 0)[None, :], mask=is_neighbor & exists)
+    target = weights + (sample * (8 * dilations_count) + neighbor) * pixels + pixel
+    tl.store(target, exps / tl.sum(exps, 0)[None, :], mask=is_neighbor & exists)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -200,13 +200,13 @@ def _normalize(lattice: Lattice, compat: float) -> Lattice:
 
     The factors are multiplied into the weights of the matrices, so that the iterations need not apply them.
     """
-    splat, read = lattice.splat, lattice.slice
-    sums = lattice.filter(read.weights.new_ones(len(read.weights), 1))
+    splat, slice_matrix = lattice.splat, lattice.slice
+    sums = lattice.filter(slice_matrix.weights.new_ones(len(slice_matrix.weights), 1))
     norm = (sums + 1e-20).rsqrt()
     return replace(
         lattice,
         splat=replace(splat, weights=splat.weights * norm.squeeze(1)[splat.columns]),
-        slice=EllMatrix(read.columns, read.weights * (compat * norm)),
+        slice=EllMatrix(slice_matrix.columns, slice_matrix.weights * (compat * norm)),
     )
 
 

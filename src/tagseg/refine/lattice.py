@@ -90,12 +90,12 @@ def repeat(lattice: Lattice, images: int) -> Lattice:
     """Return the lattice that filters each of several images as this one filters a single image."""
     if images == 1:
         return lattice
-    blurs, read = lattice.blurs, lattice.slice
-    points, pixels = len(lattice.splat.starts), len(read.columns)
+    blurs, slice_matrix = lattice.blurs, lattice.slice
+    points, pixels = len(lattice.splat.starts), len(slice_matrix.columns)
     return Lattice(
         lattice.splat.block_diagonal(images, pixels),
         EllMatrix(repeat_with_offset(blurs.columns, images, points, dim=1), blurs.weights.repeat(1, images, 1)),
-        EllMatrix(repeat_with_offset(read.columns, images, points), read.weights.repeat(images, 1)),
+        EllMatrix(repeat_with_offset(slice_matrix.columns, images, points), slice_matrix.weights.repeat(images, 1)),
     )
 
 

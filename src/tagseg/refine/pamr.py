@@ -13,10 +13,10 @@ from torch import Tensor
 from tagseg._checks import ArrayT, like, require_finite, require_shape, to_tensors
 from tagseg._triton import triton_available
 from tagseg.errors import unknown_name
-from tagseg.refine import _pamr_cpu
-from tagseg.refine._pamr_cpu import OFFSETS, color_scale
 
 KERNELS = ("reference", "paper")
+# Neighbors of a pixel in a 3x3 neighborhood.
+OFFSETS = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
 
 
 def pamr(
@@ -73,6 +73,8 @@ def refine_masks(
     refine = refine_plain
     if not needs_gradients and masks.dtype != torch.float64:
         if masks.device.type == "cpu":
+            from tagseg.refine import _pamr_cpu  # imports this module
+
             refine = _pamr_cpu.refine
         elif triton_available(masks):
             from tagseg.refine import _pamr_triton  # Triton is not available on every platform
@@ -111,7 +113,20 @@ def _affinities(image: Tensor, dilations: Sequence[int], kernel: str) -> Tensor:
     affinity = image.new_empty(batch, 8 * len(dilations), height, width)
     for index, neighbor in enumerate(_neighbors(image, dilations)):
         affinity[:, index] = -((neighbor - image).abs() / scale).mean(1)  # Eq. 8, averaged over the channels
-    return affinity.softmax(dim=1)
+    return affinity.softmax(dim=1)  # alpha of Eq. 7
+
+
+def color_scale(total: Tensor, squares: Tensor, values: int, kernel: str) -> Tensor:
+    """Compute the divisor of color differences: the local variance (Eq. 8) or a tenth of the standard deviation.
+
+    Args:
+        total: Sum of the differences to the center.
+        squares: Sum of the squared differences.
+        values: Number of values.
+        kernel: `paper` or `reference`.
+    """
+    variance = ((squares - total**2 / values) / (values - 1)).clamp_min(0)  # Eq. 8, sigma squared
+    return 1e-8 + (0.1 * variance.sqrt() if kernel == "reference" else variance)
 
 
 def _weighted_mean(masks: Tensor, weights: Tensor, dilations: Sequence[int]) -> Tensor:

@@ -191,11 +191,11 @@ def _finish(total, bias, residual, result, pixel, output, pixels, outputs, limit
     """Add bias and residual, apply the ReLU if there is one, and store."""
     if bias is not None:
         total += tl.load(bias + output, mask=output < outputs, other=0.0).to(tl.float32)[None, :]
-    where = pixel.to(tl.int64)[:, None] * outputs + output[None, :]
-    within = (pixel < pixels)[:, None] & (output < outputs)[None, :]
+    address = pixel.to(tl.int64)[:, None] * outputs + output[None, :]
+    inside = (pixel < pixels)[:, None] & (output < outputs)[None, :]
     if residual is not None:
-        total += tl.load(residual + where, mask=within, other=0.0).to(tl.float32)
+        total += tl.load(residual + address, mask=inside, other=0.0).to(tl.float32)
     if limit is not None:
         total = tl.where(total < 0, 0.0, total)  # keeps NaN
         total = tl.where(total > limit, limit, total)
-    tl.store(result + where, total, mask=within)
+    tl.store(result + address, total, mask=inside)
