@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _HUE_SPREAD = 0.10  # of the color circle; the classes' preferred hues are 0.17 apart
-_SMALLEST_RADIUS, _LARGEST_RADIUS = 0.14, 0.24
-_LARGEST_ROTATION = 0.5  # radians: shapes are tilted, but not upside down
-_LEAST_VISIBLE = 0.5  # fraction of a shape that no other shape covers, so that its label can be seen
+_MIN_RADIUS, _MAX_RADIUS = 0.14, 0.24
+_MAX_ROTATION = 0.5  # radians: shapes are tilted, but not upside down
+_MIN_VISIBLE = 0.5  # fraction of a shape that no other shape covers, so that its label can be seen
 _LAYOUT_SIDE = 48  # visibility is measured on this grid, independently of the image size
 _MAX_ATTEMPTS = 8
 
@@ -67,7 +67,7 @@ _OUTLINES: dict[str, Callable[[Floats, Floats], Floats]] = {
     "cross": _cross,
 }
 SHAPE_CLASSES = tuple(_OUTLINES)
-_FURTHEST_CORNER = 1.3  # largest distance of an outline from its center, in radii
+_MAX_EXTENT = 1.3  # largest distance of an outline from its center, in radii
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Raster:
 
 def rasterize(shape: Shape, size: int) -> Raster:
     """Compute the pixels that a shape covers in an image of `size` x `size`."""
-    reach = shape.radius * _FURTHEST_CORNER * size + 1
+    reach = shape.radius * _MAX_EXTENT * size + 1
     rows = _span(shape.y * size, reach, size)
     columns = _span(shape.x * size, reach, size)
     dx = (np.arange(columns.start, columns.stop)[None] + 0.5) / size - shape.x
@@ -142,9 +142,9 @@ def scene_mask(scene: list[Shape], size: int) -> NDArray[np.uint8]:
 
 
 def _draw_shape(rng: np.random.Generator, class_index: int) -> Shape:
-    radius = rng.uniform(_SMALLEST_RADIUS, _LARGEST_RADIUS)
+    radius = rng.uniform(_MIN_RADIUS, _MAX_RADIUS)
     x, y = rng.uniform(0.8 * radius, 1 - 0.8 * radius, 2)
-    angle = rng.uniform(-_LARGEST_ROTATION, _LARGEST_ROTATION)
+    angle = rng.uniform(-_MAX_ROTATION, _MAX_ROTATION)
     return Shape(class_index, float(x), float(y), float(radius), float(angle))
 
 
@@ -157,7 +157,7 @@ def _all_visible(scene: list[Shape]) -> bool:
         top_shape[raster.window][inside] = i
         areas[i] = np.count_nonzero(inside)
     visible = np.bincount(top_shape[top_shape >= 0], minlength=len(scene))
-    return bool(np.all(visible >= _LEAST_VISIBLE * areas))
+    return bool(np.all(visible >= _MIN_VISIBLE * areas))
 
 
 def _span(center: float, reach: float, size: int) -> slice:

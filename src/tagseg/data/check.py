@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be re
 
     Checkable = str | Path | DataSource | ImageDataset
 
-_SMALLEST_WITH_BAR = 500  # datasets with fewer images take too little time for a progress bar
+_MIN_IMAGES_FOR_BAR = 500  # fewer take too little time for a progress bar
 T = TypeVar("T")
 
 
@@ -205,7 +205,7 @@ def check(
         dataset, missing = source.open_available(classes)
     else:
         title, dataset = "dataset", source
-    results = _map_images(dataset, dataset.images.info, "checking images", progress=progress)
+    results = _map_images(dataset, dataset.images.info, "Checking images", progress=progress)
     infos = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
     groups = _equal_files(infos)
     cooccurrence = dataset.labels.T @ dataset.labels
@@ -238,7 +238,7 @@ def find_unreadable(dataset: "ImageDataset", *, progress: bool = False) -> dict[
         dataset: Dataset to decode.
         progress: As in `check`.
     """
-    results = _map_images(dataset, dataset.images.info, "reading images", progress=progress)
+    results = _map_images(dataset, dataset.images.info, "Reading images", progress=progress)
     return {i: result for i, result in enumerate(results) if isinstance(result, DataError)}
 
 
@@ -247,7 +247,7 @@ def _map_images(
 ) -> list[T | DataError]:
     """Call a function for the index of every image and collect its results and errors.
 
-    Threads are enough, because decoding releases Python's global lock.
+    Threads are enough, because decoding releases the GIL.
     """
 
     def call(index: int) -> T | DataError:
@@ -258,7 +258,7 @@ def _map_images(
 
     with ThreadPoolExecutor() as pool:
         results = pool.map(call, range(len(dataset)))
-        if not progress or len(dataset) < _SMALLEST_WITH_BAR:
+        if not progress or len(dataset) < _MIN_IMAGES_FOR_BAR:
             return list(results)
         from rich.console import Console
         from rich.progress import track
@@ -282,13 +282,13 @@ def _shared(
     *,
     progress: bool,
 ) -> list[tuple[str, str]]:
-    """Pairs of image IDs, here and in the other split, whose files are equal."""
+    """Pairs of image IDs, in this and in the other split, whose files are equal."""
     prefix = ""
     if isinstance(other, str | Path | DataSource):
         other_source = DataSource.of(other)
         prefix, other = f"{other_source.path}: ", other_source.open()
     image_ids = {info.digest: dataset.image_ids[i] for i, info in infos.items()}
-    digests = _map_images(other, other.images.digest, "comparing splits", progress=progress)
+    digests = _map_images(other, other.images.digest, "Comparing splits", progress=progress)
     return [
         (image_ids[digest], prefix + image_id)
         for image_id, digest in zip(other.image_ids, digests, strict=True)
@@ -300,12 +300,12 @@ def _sizes(infos: Sequence[ImageInfo]) -> dict[str, tuple[int, int]]:
     by_area = sorted((info.width * info.height, info.width, info.height) for info in infos)
     if not by_area:
         return {}
-    chosen = {"smallest": by_area[0], "median": by_area[len(by_area) // 2], "largest": by_area[-1]}
-    return {name: (width, height) for name, (_, width, height) in chosen.items()}
+    examples = {"smallest": by_area[0], "median": by_area[len(by_area) // 2], "largest": by_area[-1]}
+    return {name: (width, height) for name, (_, width, height) in examples.items()}
 
 
 def _count(items: Sequence[str], noun: str, plural: str = "") -> str:
-    """Text such as "3 files (a.jpg, b.jpg, ...) are", which names the first two items."""
+    """Format a subject such as "3 files (a.jpg, b.jpg, ...) are", which names the first two items."""
     examples = ", ".join(items[:2]) + (", ..." if len(items) > 2 else "")
     if len(items) == 1:
         return f"1 {noun} ({examples}) is"

@@ -15,7 +15,7 @@ from tagseg.data.masks import IGNORE_LABEL, Mask, MaskReaders
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError
 
-_LARGEST_SIDE = 100_000  # pixels; larger images cannot be decoded
+_MAX_SIDE = 100_000  # pixels; larger images cannot be decoded
 _KEYS = {"images": ("id", "file_name", "width", "height"), "annotations": (), "categories": ("id", "name")}
 _TYPES = {"id": (int, str), "file_name": (str,), "name": (str,), "width": (int, float), "height": (int, float)}
 
@@ -73,7 +73,7 @@ def coco_masks(path: Path, records: Records) -> MaskReaders:
     readers: dict[str, Callable[[], Mask]] = {}
     for image_id, record in zip(records.image_ids, records.records, strict=True):
         height, width = images[record.image]["height"], images[record.image]["width"]
-        if not (1 <= height <= _LARGEST_SIDE and 1 <= width <= _LARGEST_SIDE):
+        if not (1 <= height <= _MAX_SIDE and 1 <= width <= _MAX_SIDE):
             raise DataError(f"{record.location}: has the size {width} x {height}", "correct or remove the entry")
         readers[image_id] = _CocoMask(record.location, int(height), int(width), annotations[record.image], values)
     return readers

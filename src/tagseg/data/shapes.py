@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be re
     from tagseg.data.dataset import ImageDataset
 
 _SPLITS = {"train": 0, "val": 1, "test": 2}
-_SMALLEST_SIDE = 32
+_MIN_SIDE = 32
 
 
 def shapes(count: int = 500, *, size: int = 96, split: str = "train", seed: int = 0) -> "ImageDataset":
@@ -76,8 +76,8 @@ class _ShapesReader:
 def _check_arguments(count: int, size: int, split: str) -> None:
     if split not in _SPLITS:
         raise DataError(f"shapes: {unknown_name('split', split, _SPLITS)}")
-    if count < 1 or size < _SMALLEST_SIDE:
-        raise DataError(f"shapes: needs count >= 1 and size >= {_SMALLEST_SIDE}, got count {count} and size {size}")
+    if count < 1 or size < _MIN_SIDE:
+        raise DataError(f"shapes: needs count >= 1 and size >= {_MIN_SIDE}, got count {count} and size {size}")
 
 
 def _image_id(split: str, index: int) -> str:

@@ -144,8 +144,8 @@ def _json_rows(path: Path, text: str) -> Iterator[_Row]:
         image = next((entry[key] for key in _IMAGE_COLUMNS if entry.get(key)), None)
         key = next((key for key in _LABEL_COLUMNS if key in entry), None)
         if image is None or key is None:
-            lacking = "file_name" if image is None else "labels"
-            raise DataError(f"{location}: has no {lacking}; its keys are {', '.join(entry) or 'none'}")
+            missing_key = "file_name" if image is None else "labels"
+            raise DataError(f"{location}: has no {missing_key}; its keys are {', '.join(entry) or 'none'}")
         value = [] if entry[key] is None else entry[key]
         labels = [str(label) for label in value] if isinstance(value, list) else str(value)
         split = entry.get("split")
@@ -204,6 +204,6 @@ def _find_columns(path: Path, header: list[str]) -> tuple[int, int, int | None]:
         image = image if image is not None else (1 - labels if labels is not None else 0)
         labels = labels if labels is not None else 1 - image
     if image is None or labels is None or image == labels:
-        lacking = "image" if image is None else "labels"
-        raise DataError(f"{path}:1: has no column {lacking!r} among {', '.join(header)}", "rename the column")
+        missing_column = "image" if image is None else "labels"
+        raise DataError(f"{path}:1: has no column {missing_column!r} among {', '.join(header)}", "rename the column")
     return image, labels, header.index("split") if "split" in header else None
