@@ -11,12 +11,18 @@ from .api import (
 )
 from .benchmarks.suite import bench as bench
 from .data import (
-    DataError as DataError,
     DataSource as DataSource,
     ImageDataset as ImageDataset,
     MaskDataset as MaskDataset,
     open_dataset as open_dataset,
     open_masks as open_masks,
+)
+from .errors import (
+    ConfigError as ConfigError,
+    DataError as DataError,
+    Interrupted as Interrupted,
+    TagsegError as TagsegError,
+    WeightsError as WeightsError,
 )
 from .evaluation import (
     ConfusionMatrix as ConfusionMatrix,

@@ -26,7 +26,7 @@ def plain_loss(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -
     small = F.interpolate(images, size=out.masks.shape[-2:], mode="bilinear", align_corners=True)
     refined = tagseg.pamr(small.cpu(), out.masks.detach().cpu(), iterations=settings.iterations).to(images.device)
     size = (images.shape[-2], images.shape[-1])
-    pseudo = pseudo_labels(refined, tags, size=size, lowest=settings.min_threshold)
+    pseudo = pseudo_labels(refined, tags, size=size, min_threshold=settings.min_threshold)
     enlarged = F.interpolate(out.logits, size=size, mode="bilinear", align_corners=True)
     pixels = F.cross_entropy(enlarged, pseudo, ignore_index=IGNORED, reduction="none")
     losses = []

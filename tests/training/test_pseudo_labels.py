@@ -52,7 +52,7 @@ def test_weak_masks_get_pixels_only_without_the_lower_bound() -> None:
     masks[:, :, 0, 0] = torch.tensor([0.0, 0.15])
     label = torch.ones(1, 1)
     assert not (tagseg.pseudo_labels(masks, label) == 1).any()
-    assert (tagseg.pseudo_labels(masks, label, lowest=0) == 1).sum() == 1
+    assert (tagseg.pseudo_labels(masks, label, min_threshold=0) == 1).sum() == 1
 
 
 def test_masks_are_resized_to_the_crop() -> None:
@@ -67,8 +67,8 @@ def test_masks_are_resized_to_the_crop() -> None:
         ({"labels": torch.ones(2, 4)}, r"labels must be \[2, 3\], one column a class, got shape \[2, 4\]"),
         ({"labels": torch.full((2, 3), 2.0)}, "labels must be 0 or 1, got 2.0"),
         ({"masks": torch.full((2, 4, 3, 3), torch.nan)}, "masks has 72 NaN"),
-        ({"foreground": 1.2}, "foreground must be between 0 and 1, got 1.2"),
-        ({"lowest": -1}, "lowest must be between 0 and 1, got -1"),
+        ({"foreground_threshold": 1.2}, "foreground_threshold must be between 0 and 1, got 1.2"),
+        ({"min_threshold": -1}, "min_threshold must be between 0 and 1, got -1"),
     ],
 )
 def test_wrong_arguments_are_named(change: dict[str, Any], message: str) -> None:

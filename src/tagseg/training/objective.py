@@ -103,9 +103,9 @@ def threshold_masks(refined: Tensor, labels: Tensor, images: Tensor, settings: P
         refined,
         labels,
         size=(images.shape[-2], images.shape[-1]),
-        foreground=settings.foreground_threshold,
-        background=settings.background_threshold,
-        lowest=settings.min_threshold,
+        foreground_threshold=settings.foreground_threshold,
+        background_threshold=settings.background_threshold,
+        min_threshold=settings.min_threshold,
     )
 
 

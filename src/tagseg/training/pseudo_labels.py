@@ -13,9 +13,9 @@ def pseudo_labels(
     labels: Tensor,
     *,
     size: tuple[int, int] | None = None,
-    foreground: float = 0.6,
-    background: float = 0.7,
-    lowest: float = 0.2,
+    foreground_threshold: float = 0.6,
+    background_threshold: float = 0.7,
+    min_threshold: float = 0.2,
 ) -> Tensor:
     """Label each pixel that is confident of exactly one class; others are `IGNORED` (-1).
 
@@ -26,10 +26,10 @@ def pseudo_labels(
         masks: Refined masks, background first, [B, 1 + C, h, w].
         labels: Image-level labels, 0 or 1, [B, C].
         size: Height and width to enlarge the masks to first (bilinear, corners aligned), such as the crop's.
-        foreground: Share of its maximum that a class must exceed.
-        background: Share of its maximum that the background must exceed.
-        lowest: Lower bound of the thresholds, so that a class without evidence gets no pixel; the paper's text has
-            none, which is 0.
+        foreground_threshold: Share of its maximum that a class must exceed.
+        background_threshold: Share of its maximum that the background must exceed.
+        min_threshold: Lower bound of the thresholds, so that a class without evidence gets no pixel; 0 in the paper's
+            text.
 
     Returns:
         Class indices, 0 for the background, [B, H, W].
@@ -37,10 +37,21 @@ def pseudo_labels(
     require_shape("masks", masks, "[B, 1 + C, h, w]")
     check_labels(labels, batch=masks.shape[0], classes=masks.shape[1] - 1)
     require_finite("masks", masks)
-    for name, value in (("foreground", foreground), ("background", background), ("lowest", lowest)):
+    for name, value in (
+        ("foreground_threshold", foreground_threshold),
+        ("background_threshold", background_threshold),
+        ("min_threshold", min_threshold),
+    ):
         if not 0 <= value <= 1:
             raise ValueError(f"{name} must be between 0 and 1, got {value}")
-    return confident_pixels(masks, labels, size=size, foreground=foreground, background=background, lowest=lowest)
+    return confident_pixels(
+        masks,
+        labels,
+        size=size,
+        foreground_threshold=foreground_threshold,
+        background_threshold=background_threshold,
+        min_threshold=min_threshold,
+    )
 
 
 def confident_pixels(
@@ -48,17 +59,17 @@ def confident_pixels(
     labels: Tensor,
     *,
     size: tuple[int, int] | None,
-    foreground: float,
-    background: float,
-    lowest: float,
+    foreground_threshold: float,
+    background_threshold: float,
+    min_threshold: float,
 ) -> Tensor:
     """`pseudo_labels` without checks of the values, which would wait for a GPU."""
     masks = masks.detach()
     if size is not None and tuple(masks.shape[-2:]) != tuple(size):
         masks = F.interpolate(masks, size=size, mode="bilinear", align_corners=True)
-    shares = masks.new_full((masks.shape[1], 1, 1), foreground)
-    shares[0] = background
-    thresholds = (masks.amax((2, 3), keepdim=True) * shares).clamp_min(lowest)
+    shares = masks.new_full((masks.shape[1], 1, 1), foreground_threshold)
+    shares[0] = background_threshold
+    thresholds = (masks.amax((2, 3), keepdim=True) * shares).clamp_min(min_threshold)
     present = F.pad(labels.bool(), (1, 0), value=True)  # every image has background
     confident = (masks > thresholds) & present[..., None, None]
     return confident.int().argmax(1).masked_fill_(confident.sum(1) != 1, IGNORED)
