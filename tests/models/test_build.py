@@ -37,4 +37,4 @@ def test_wrong_settings_are_named(arguments: dict[str, object], message: str) ->
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_networks_can_be_built_without_gradients(mode: Callable[[], AbstractContextManager[None]]) -> None:
     with mode():
-        assert tagseg.build_model("hrnet_w18_small", 2).config.classes == 2
+        assert tagseg.build_model("hrnet_w18_small", 2).config.num_classes == 2

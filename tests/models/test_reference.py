@@ -126,7 +126,7 @@ def test_loads_imagenet_weights_without_their_classifier(tmp_path: Path, backbon
     path = write_authors_file(tmp_path / "imagenet.pth", model, backbone, only="backbone.", extra=extra)
     loaded = tagseg.load_reference_checkpoint(path, backbone=backbone, classes=7)
     assert isinstance(loaded, tagseg.Segmenter)
-    assert loaded.config.classes == 7
+    assert loaded.config.num_classes == 7
     for name, tensor in model.backbone.state_dict().items():
         assert torch.equal(loaded.backbone.state_dict()[name], tensor), name
 

@@ -18,17 +18,19 @@ class ConfusionMatrix:
     precision of a class that is never predicted, the recall of a class that never occurs. Means ignore NaN.
 
     Args:
-        classes: Number of classes with the background.
-        counts: Initial counts, [classes, classes].
+        num_classes: Number of classes with the background.
+        counts: Initial counts, [C, C].
     """
 
-    def __init__(self, classes: int, counts: NDArray[np.int64] | None = None) -> None:
-        if not 1 <= classes <= IGNORE_LABEL:
-            raise ValueError(f"8-bit masks have 1 to {IGNORE_LABEL} classes with the background, got {classes}")
-        self.classes = classes
-        self.counts = np.zeros((classes, classes), dtype=np.int64) if counts is None else counts.astype(np.int64)
-        if self.counts.shape != (classes, classes):
-            raise ValueError(f"counts must be [{classes}, {classes}], got {list(self.counts.shape)}")
+    def __init__(self, num_classes: int, counts: NDArray[np.int64] | None = None) -> None:
+        if not 1 <= num_classes <= IGNORE_LABEL:
+            raise ValueError(f"8-bit masks have 1 to {IGNORE_LABEL} classes with the background, got {num_classes}")
+        self.num_classes = num_classes
+        self.counts = (
+            np.zeros((num_classes, num_classes), dtype=np.int64) if counts is None else counts.astype(np.int64)
+        )
+        if self.counts.shape != (num_classes, num_classes):
+            raise ValueError(f"counts must be [{num_classes}, {num_classes}], got {list(self.counts.shape)}")
 
     def update(self, prediction: NDArray[np.integer], ground_truth: NDArray[np.uint8]) -> None:
         """Count the pixels of one image.
@@ -42,27 +44,29 @@ class ConfusionMatrix:
                 f"prediction and ground truth must be of one size, got {list(prediction.shape)} and "
                 f"{list(ground_truth.shape)}"
             )
-        if prediction.size and not 0 <= int(prediction.min()) <= int(prediction.max()) < self.classes:
+        if prediction.size and not 0 <= int(prediction.min()) <= int(prediction.max()) < self.num_classes:
             raise ValueError(
-                f"prediction must have the values 0 to {self.classes - 1}, got {prediction.min()} to {prediction.max()}"
+                f"prediction must have the values 0 to {self.num_classes - 1}, got {prediction.min()} to {prediction.max()}"
             )
         # Ignored pixels are counted in a row that is then dropped, which is faster than filtering them. torch releases
         # the GIL here, numpy does not.
-        pairs = torch.from_numpy(ground_truth.astype(np.int32) * self.classes + prediction.astype(np.int32)).flatten()
-        table = torch.bincount(pairs, minlength=256 * self.classes).view(256, self.classes).numpy()
+        pairs = torch.from_numpy(
+            ground_truth.astype(np.int32) * self.num_classes + prediction.astype(np.int32)
+        ).flatten()
+        table = torch.bincount(pairs, minlength=256 * self.num_classes).view(256, self.num_classes).numpy()
         if unknown := [
-            int(value) for value in np.flatnonzero(table[self.classes : IGNORE_LABEL].any(1)) + self.classes
+            int(value) for value in np.flatnonzero(table[self.num_classes : IGNORE_LABEL].any(1)) + self.num_classes
         ]:
             raise ValueError(
-                f"ground truth has the value {unknown[0]}, but there are {self.classes} classes with the background; "
+                f"ground truth has the value {unknown[0]}, but there are {self.num_classes} classes with the background; "
                 f"only {IGNORE_LABEL} is ignored"
             )
-        self.counts += table[: self.classes]
+        self.counts += table[: self.num_classes]
 
     def __add__(self, other: Self) -> "ConfusionMatrix":
-        if self.classes != other.classes:
-            raise ValueError(f"matrices of {self.classes} and {other.classes} classes cannot be added")
-        return ConfusionMatrix(self.classes, self.counts + other.counts)
+        if self.num_classes != other.num_classes:
+            raise ValueError(f"matrices of {self.num_classes} and {other.num_classes} classes cannot be added")
+        return ConfusionMatrix(self.num_classes, self.counts + other.counts)
 
     @property
     def iou(self) -> Floats:

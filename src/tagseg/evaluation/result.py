@@ -141,9 +141,9 @@ class Evaluation:
             f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():
-            if matrix.num_counted < matrix.classes:
+            if matrix.num_counted < matrix.num_classes:
                 notes.append(
-                    f"{protocol}: {matrix.num_counted} of {matrix.classes} classes occur and count towards the mean IoU"
+                    f"{protocol}: {matrix.num_counted} of {matrix.num_classes} classes occur and count towards the mean IoU"
                 )
         return notes
 

@@ -16,7 +16,7 @@ class CAM(Network):
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         self.dropout = nn.Dropout2d(0.5)
-        self.classifier = nn.Conv2d(backbone.deep_channels, self.config.classes, 1, bias=False)
+        self.classifier = nn.Conv2d(backbone.deep_channels, self.config.num_classes, 1, bias=False)
         nn.init.xavier_uniform_(self.classifier.weight)
         self.train(self.training)
 

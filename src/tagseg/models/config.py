@@ -96,7 +96,7 @@ class ModelConfig(Settings):
         return self
 
     @property
-    def classes(self) -> int:
+    def num_classes(self) -> int:
         """Number of classes without the background."""
         return len(self.class_names)
 

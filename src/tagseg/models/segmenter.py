@@ -37,7 +37,7 @@ class Segmenter(Network):
             nn.Dropout(0.5),
             *conv_norm_relu(width, width, 3),
             nn.Dropout(0.1),
-            nn.Conv2d(width, config.classes, 1),
+            nn.Conv2d(width, config.num_classes, 1),
         )
         self._pool = POOLINGS[config.pooling]
         self._penalty = build_penalty(config.penalty, p=config.penalty_p, lam=config.penalty_lambda)

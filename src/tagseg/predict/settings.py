@@ -139,5 +139,5 @@ def write_settings(path: str | Path, settings: InferenceSettings) -> None:
     if Path(path).name == CHECKPOINT_FILE:
         raise WeightsError(f"{path}: training resumes from this file, so it is not changed", f"name {MODEL_FILE}")
     model = load_model(path)
-    settings.thresholds_per_class(model.config.classes)
+    settings.thresholds_per_class(model.config.num_classes)
     save_model(model, path, notes={**read_notes(path), NOTE: settings.to_json()})
