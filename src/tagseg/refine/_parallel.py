@@ -30,7 +30,7 @@ class Workers:
         self._executor = executor
         self._helpers = helpers
 
-    def blocks(self, length: int, *, least: int = 2048, most: int = 2**15) -> list[slice]:
+    def blocks(self, length: int, *, least: int = 2**14, most: int = 2**15) -> list[slice]:
         """Split a range into blocks: several for each thread, so that a slow thread delays the others little.
 
         Args:

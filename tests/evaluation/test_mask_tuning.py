@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from tagseg.evaluation.evaluate import evaluate
-from tagseg.evaluation.tuning import best_background, tune_on_masks
+from tagseg.evaluation.mask_tuning import best_background, tune_on_masks
 from tagseg.predict.predictor import Predictor
 from tests.evaluation.conftest import DATA, MASKS, print_to_text
 
