@@ -202,7 +202,7 @@ def test_training_errors_are_one_line(
     assert "holds a run of another configuration (training.lr is 0.01 there, 0.5 here)" in train(
         *data_arguments(photos), "--set", "training.lr=0.5", out=trained
     )
-    assert "exists and is not a run's folder" in train(*data_arguments(photos), out=photos)
+    assert "exists and is not a run folder" in train(*data_arguments(photos), out=photos)
     assert "unknown recipe 'resnet5'" in train(*data_arguments(photos), "--recipe", "resnet5")
     assert "unknown setting 'model.gat'" in train(*data_arguments(photos), "--set", "model.gat=none")
     (tmp_path / "one.csv").write_text("image,labels\n" + "".join(f"{i}.png,disc\n" for i in range(3)))

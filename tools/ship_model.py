@@ -22,7 +22,7 @@ def ship(run: Path, target: Path = DEFAULT_FOLDER) -> None:
     """
     source, file = run / MODEL_FILE, target / MODEL_FILE
     if not source.is_file():
-        raise WeightsError(f"{run}: this folder holds no {MODEL_FILE}", "name a run's folder")
+        raise WeightsError(f"{run}: this folder holds no {MODEL_FILE}", "name a run folder")
     target.mkdir(parents=True, exist_ok=True)
     temporary = target / f"{MODEL_FILE}.part"
     save_model(load_model(source), temporary, notes=read_notes(source), half=True)

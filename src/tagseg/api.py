@@ -142,7 +142,7 @@ def predict_files(
     Args:
         images: Files, folders, zips, glob patterns or images in memory.
         out: Folder to write to.
-        model: A loaded model, a run's folder, a model file, or `default`: the model that comes with tagseg.
+        model: A loaded model, a run folder, a model file, or `default`: the model that comes with tagseg.
         tta: Test-time augmentation: multi-scale and flip.
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones.
@@ -177,7 +177,7 @@ def evaluate(
 
     Args:
         data: Tagged images with ground-truth masks.
-        model: A loaded model, a run's folder, a model file, or `default`: the model that comes with tagseg.
+        model: A loaded model, a run folder, a model file, or `default`: the model that comes with tagseg.
         tta: Test-time augmentation: multi-scale and flip.
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones; the paper's is 0.1.

@@ -122,7 +122,7 @@ def test_background_of_cam_can_be_set(image: Pixels) -> None:
 
 
 def test_missing_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nowhere: does not exist; name a run's folder"):
+    with pytest.raises(ValueError, match="nowhere: does not exist; name a run folder"):
         load(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="this folder has no model.safetensors"):
         load(tmp_path)

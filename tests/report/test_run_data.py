@@ -30,7 +30,7 @@ def test_damaged_metrics_are_skipped(run: Path) -> None:
 
 
 def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not a run's folder"):
+    with pytest.raises(ValueError, match="is not a run folder"):
         write_page(tmp_path / "nothing", images=None)
 
 

@@ -34,5 +34,5 @@ def test_large_model_is_refused_and_the_old_one_kept(tmp_path: Path, monkeypatch
     with pytest.raises(ValueError, match="MiB in half precision, and 0 are allowed"):
         ship_model.ship(tmp_path, tmp_path / "shipped")
     assert [file.read_bytes() for file in (tmp_path / "shipped").iterdir()] == [before]
-    with pytest.raises(ValueError, match=r"holds no model.safetensors; name a run's folder"):
+    with pytest.raises(ValueError, match=r"holds no model.safetensors; name a run folder"):
         ship_model.ship(tmp_path / "nowhere", tmp_path / "shipped")

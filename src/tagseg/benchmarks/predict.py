@@ -157,7 +157,7 @@ def evaluation_benchmark(
     """Prepare the benchmark of a whole evaluation, from files to metrics; wrong arguments raise before it runs.
 
     Args:
-        model: A run's folder, a model file or `default`.
+        model: A run folder, a model file or `default`.
         data: Images with masks.
         threshold: Score from which a class counts as present; by default the model's own.
         device: Device to measure on.

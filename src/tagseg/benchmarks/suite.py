@@ -38,7 +38,7 @@ def bench(
     Args:
         what: Any of `pamr`, `crf`, `train`, `predict`; all of them by default. Or `evaluate`: a model of your own on
             images of your own, without and with CRF.
-        model: For `evaluate`, a run's folder, a model file or `default`.
+        model: For `evaluate`, a run folder, a model file or `default`.
         data: For `evaluate`, images with masks.
         threshold: For `evaluate`, the score from which a class counts as present; the paper's is 0.1.
         device: Device to measure on; `auto` is the first GPU, or the CPU without one.

@@ -39,7 +39,7 @@ class MaskDataset(Mapping[str, Mask]):
         unknown = [int(value) for value in values if len(self.classes) < value != IGNORE_LABEL]
         if unknown:
             raise DataError(
-                f"mask of {image_id!r}: has the value {unknown[0]}, but the {len(self.classes)} classes only reach "
+                f"mask of {image_id!r}: has the value {unknown[0]}, but the classes only reach "
                 f"{len(self.classes)} (0 is background, {IGNORE_LABEL} is ignored)",
                 "name every class, in the masks' order",
             )

@@ -46,7 +46,8 @@ class ConfusionMatrix:
             )
         if prediction.size and not 0 <= int(prediction.min()) <= int(prediction.max()) < self.num_classes:
             raise ValueError(
-                f"prediction must have the values 0 to {self.num_classes - 1}, got {prediction.min()} to {prediction.max()}"
+                f"prediction must have the values 0 to {self.num_classes - 1}, got {prediction.min()} to "
+                f"{prediction.max()}"
             )
         # Ignored pixels are counted in a row that is then dropped, which is faster than filtering them. torch releases
         # the GIL here, numpy does not.
@@ -58,8 +59,8 @@ class ConfusionMatrix:
             int(value) for value in np.flatnonzero(table[self.num_classes : IGNORE_LABEL].any(1)) + self.num_classes
         ]:
             raise ValueError(
-                f"ground truth has the value {unknown[0]}, but there are {self.num_classes} classes with the background; "
-                f"only {IGNORE_LABEL} is ignored"
+                f"ground truth has the value {unknown[0]}, but there are {self.num_classes} classes with the "
+                f"background; only {IGNORE_LABEL} is ignored"
             )
         self.counts += table[: self.num_classes]
 

@@ -143,7 +143,8 @@ class Evaluation:
         for protocol, matrix in self.confusion.items():
             if matrix.num_counted < matrix.num_classes:
                 notes.append(
-                    f"{protocol}: {matrix.num_counted} of {matrix.num_classes} classes occur and count towards the mean IoU"
+                    f"{protocol}: {matrix.num_counted} of {matrix.num_classes} classes occur and count towards the "
+                    "mean IoU"
                 )
         return notes
 

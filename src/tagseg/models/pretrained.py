@@ -53,7 +53,7 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str) -> None:
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read the tensors and the metadata of a safetensors or PyTorch file; no code in the file is executed."""
     if path.suffix not in WEIGHT_SUFFIXES:
-        raise WeightsError(f"{path} is not a file of weights", "give a run's folder, or a .safetensors or .pth file")
+        raise WeightsError(f"{path} is not a file of weights", "give a run folder, or a .safetensors or .pth file")
     if not path.is_file():
         raise WeightsError(f"no file of weights at {path}", "give the path of a .safetensors or .pth file")
     try:
@@ -183,13 +183,18 @@ def _torchvision_weights(name: str, source: bool | str) -> tuple[dict[str, Tenso
             "name the authors' .pth file or a .safetensors file with {pretrained}",
         )
     known = torchvision.models.get_model_weights(name)
-    wanted = "IMAGENET1K_V1" if source is True else str(source)
-    if wanted not in known.__members__:
+    weights_name = "IMAGENET1K_V1" if source is True else str(source)
+    if weights_name not in known.__members__:
         raise unknown_name(
-            f"weights for {name}", wanted, [weights.name for weights in known], more=" and .safetensors or .pth files"
+            f"weights for {name}",
+            weights_name,
+            [weights.name for weights in known],
+            more=" and .safetensors or .pth files",
         )
     with _download(name):
-        return dict(known[wanted].get_state_dict(progress=False, check_hash=True)), f"torchvision's {name} {wanted}"
+        return dict(
+            known[weights_name].get_state_dict(progress=False, check_hash=True)
+        ), f"torchvision's {name} {weights_name}"
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def load(
     """Load a model, ready to predict.
 
     Args:
-        path: A run's folder, a model file, a run's `checkpoint.safetensors` for the network as it stands, a `.pth` file
+        path: A run folder, a model file, a run's `checkpoint.safetensors` for the network as it stands, a `.pth` file
             trained by the paper's authors' code, or `default`: the model that comes with tagseg, for VOC's 20 classes
             (`./default` is a folder of that name).
         device: A torch device by name; `auto` takes the first GPU if there is one.
@@ -48,7 +48,7 @@ def load(
     """
     file = DEFAULT_FOLDER if path == DEFAULT_MODEL else Path(path).expanduser()
     if not file.exists():
-        raise WeightsError(f"{path}: does not exist", f"name a run's folder, a model file, or {DEFAULT_MODEL}")
+        raise WeightsError(f"{path}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.is_file():
@@ -56,7 +56,7 @@ def load(
             raise WeightsError(
                 f"{path}: this folder has no {MODEL_FILE}"
                 + (f", but {checkpoint} has the network as it stands" if checkpoint.is_file() else ""),
-                "name a run's folder or a model file",
+                "name a run folder or a model file",
             )
     if file.suffix == ".safetensors":
         network = load_model(file)

@@ -67,10 +67,10 @@ def write_page(
 
     Args:
         run: Folder of the run.
-        out: File to write; None writes report.html into the run's folder.
+        out: File to write; None writes report.html into the run folder.
         images: Validation images; None shows none.
         masks: Ground-truth masks of these images, shown beside the predictions.
-        evaluations: Evaluations in addition to evaluation.json in the run's folder.
+        evaluations: Evaluations in addition to evaluation.json in the run folder.
         count: Number of images to show.
 
     Returns:

@@ -92,7 +92,7 @@ def read_run(folder: Path) -> RunData:
 
 
 def read_evaluations(run: RunData, others: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluation in the run's folder, if there is one, followed by others."""
+    """Return the evaluation in the run folder, if there is one, followed by others."""
     path = run.folder / EVALUATION_FILE
     if not path.is_file():
         return list(others)

@@ -47,7 +47,7 @@ def measurement_file(run: Path, name: str) -> Path:
 
 
 def measured_model(run: Path, name: str) -> Path:
-    """Return the model that an evaluation is of: the run's folder, or its last checkpoint."""
+    """Return the model that an evaluation is of: the run folder, or its last checkpoint."""
     return run / CHECKPOINT_FILE if MEASUREMENTS[name].last else run
 
 

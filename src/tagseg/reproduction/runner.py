@@ -127,7 +127,7 @@ class TrainStep:
     """Training of a run.
 
     Attributes:
-        folder: The run's folder.
+        folder: The run folder.
         recipe: Name of the recipe.
         changes: Settings to change in the recipe.
         voc: The datasets.
@@ -171,7 +171,7 @@ class EvaluateStep:
     """Evaluation of a run.
 
     Attributes:
-        folder: The run's folder.
+        folder: The run folder.
         name: Name of the measurement.
         voc: The datasets.
     """

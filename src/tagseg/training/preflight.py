@@ -37,7 +37,7 @@ def check_label_evidence(data: ImageDataset) -> list[str]:
     counts = data.labels.sum(0)
     missing = [name for name, count in zip(data.classes, counts, strict=True) if count == 0]
     if missing:
-        others = f" (nor {len(missing) - 1} other classes)" if missing[1:] else ""
+        others = f" (nor {len(missing) - 1} more)" if missing[1:] else ""
         raise DataError(
             f"no image is tagged {missing[0]!r}{others}, so it cannot be learned",
             "add images of it or remove the class",

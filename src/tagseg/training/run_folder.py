@@ -40,7 +40,7 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
             )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} exists and is not a run's folder", "choose another folder with {out}")
+        raise ConfigError(f"{out} exists and is not a run folder", "choose another folder with {out}")
     out.mkdir(parents=True, exist_ok=True)
     versions = {"tagseg": __version__, "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in _PACKAGES}
@@ -53,7 +53,7 @@ def read_config(run: Path) -> dict[str, Any]:
     path = run / CONFIG_FILE
     if not path.is_file():
         raise ConfigError(
-            f"{run} is not a run's folder: it has no {CONFIG_FILE}", "name the folder that training wrote to"
+            f"{run} is not a run folder: it has no {CONFIG_FILE}", "name the folder that training wrote to"
         )
     try:
         config = json.loads(path.read_text())
