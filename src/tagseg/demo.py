@@ -33,9 +33,9 @@ def run_demo(out: str | Path = "demo") -> Path:
     out, console, start = Path(out), Console(), time.monotonic()
     train_data, test_data = DataSource(f"shapes:{_NUM_TRAIN}"), DataSource(f"shapes:{_NUM_TEST}", split="test")
     console.print(f"Training tagseg on the tags of {_NUM_TRAIN:,} generated images: a few minutes on two cores")
-    method = train(train_data, out / "method", recipe="shapes")
+    method = train(train_data, out / "method", recipe="shapes", progress=True)
     console.print("Training the CAM baseline on the same images")
-    cam = train(train_data, out / "cam", recipe="cam-shapes")
+    cam = train(train_data, out / "cam", recipe="cam-shapes", progress=True)
     tuning = best_background(cam, test_data.open(), test_data.open_masks(), protocol=PREDICTED_TAGS)
     cam.settings = replace(cam.settings, background=tuning.best, thresholds_from="masks")
     evaluations = {
