@@ -55,7 +55,7 @@ from .training.losses import (
     self_supervised_loss as self_supervised_loss,
 )
 from .training.pseudo_labels import (
-    IGNORED as IGNORED,
+    UNLABELED as UNLABELED,
     pseudo_labels as pseudo_labels,
 )
 from .training.recipe import Recipe as Recipe

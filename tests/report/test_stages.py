@@ -7,7 +7,7 @@ import torch
 
 from tagseg.report.run_data import read_run
 from tagseg.report.stages import compute_stages, evenly_spaced, refine_by_iteration
-from tagseg.training.pseudo_labels import IGNORED
+from tagseg.training.pseudo_labels import UNLABELED
 from tests.report.small_runs import IMAGES
 
 
@@ -19,7 +19,7 @@ def test_stages_equal_those_of_training(trained: Path) -> None:
     # The recipe has 10 iterations.
     torch.testing.assert_close(refine_by_iteration(run, stages, (1, 3, 10))[-1], stages.refined)
     tags = {int(k) + 1 for k in IMAGES.labels[3].nonzero()[:, 0]}
-    assert {int(value) for value in np.unique(stages.pseudo_label)} <= {IGNORED, 0} | tags
+    assert {int(value) for value in np.unique(stages.pseudo_label)} <= {UNLABELED, 0} | tags
     assert stages.masks.sum(1).allclose(torch.ones(1))
 
 

@@ -7,7 +7,7 @@ import tagseg
 from tagseg.errors import WeightsError
 from tagseg.models import Network, build_network
 from tagseg.models.serialization import CHECKPOINT_FILE
-from tagseg.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
+from tagseg.training.checkpoint import TrainState, load_checkpoint, read_train_state, save_checkpoint
 from tests.training.small_run import small_recipe
 
 
@@ -28,9 +28,9 @@ def step(network: Network, optimizer: torch.optim.Optimizer) -> None:
 def test_optimizer_state_is_restored_in_the_memory_layout_of_the_weights(tmp_path: Path) -> None:
     network, optimizer = make_network()
     step(network, optimizer)
-    save_checkpoint(tmp_path, network, optimizer, Progress(step=1))
+    save_checkpoint(tmp_path, network, optimizer, TrainState(step=1))
     restored, restored_optimizer = make_network()
-    assert load_checkpoint(tmp_path, restored, restored_optimizer) == Progress(step=1)
+    assert load_checkpoint(tmp_path, restored, restored_optimizer) == TrainState(step=1)
     for parameter, state in restored_optimizer.state.items():
         assert state["momentum_buffer"].stride() == parameter.stride()
     step(network, optimizer)
@@ -43,17 +43,17 @@ def test_damaged_checkpoints_are_named(tmp_path: Path) -> None:
     network, optimizer = make_network()
     (tmp_path / CHECKPOINT_FILE).write_bytes(b"not a checkpoint")
     with pytest.raises(WeightsError, match=f"{CHECKPOINT_FILE} is not a readable file of weights"):
-        read_progress(tmp_path)
+        read_train_state(tmp_path)
     with pytest.raises(WeightsError, match=f"{CHECKPOINT_FILE} is not a readable file of weights"):
         load_checkpoint(tmp_path, network, optimizer)
     tagseg.save_model(network, tmp_path / CHECKPOINT_FILE)
     with pytest.raises(WeightsError, match="is not a checkpoint of this version"):
-        read_progress(tmp_path)
+        read_train_state(tmp_path)
 
 
 def test_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     network, optimizer = make_network()
-    save_checkpoint(tmp_path, network, optimizer, Progress(step=1))
+    save_checkpoint(tmp_path, network, optimizer, TrainState(step=1))
     other = build_network(small_recipe("model.width=32").model, ("dog", "sofa"))
     with pytest.raises(WeightsError, match="does not belong to this run's network"):
         load_checkpoint(tmp_path, other, torch.optim.SGD(other.parameters(), lr=0.1))

@@ -53,14 +53,14 @@ def test_loss_is_zero_if_and_only_if_a_class_is_missing(seed: int) -> None:
     losses = tagseg.self_supervised_loss(logits, pseudo, labels, reduction="none")
     for loss, image, tags in zip(losses, pseudo, labels, strict=True):
         expected_classes = {0, *(1 + int(index) for index in tags.nonzero())}
-        labeled_classes = {int(value) for value in image.unique()} - {tagseg.IGNORED}
+        labeled_classes = {int(value) for value in image.unique()} - {tagseg.UNLABELED}
         weight_is_zero = len(labeled_classes) == 1  # one class alone has weight 0
         assert (loss > 0) == (expected_classes == labeled_classes and not weight_is_zero)
 
 
 def test_paper_weighting_counts_labeled_pixels() -> None:
     logits = torch.randn(3, 2, 4, 4)
-    pseudo = torch.full((3, 4, 4), tagseg.IGNORED)
+    pseudo = torch.full((3, 4, 4), tagseg.UNLABELED)
     pseudo[0, :1], pseudo[0, 1] = 0, 1  # 8 labeled pixels
     pseudo[1, 0, 0], pseudo[1, 0, 1] = 0, 1  # 2 labeled pixels
     pseudo[2] = 0  # ignored: its class has no pixel
@@ -75,7 +75,7 @@ def test_paper_weighting_counts_labeled_pixels() -> None:
 @pytest.mark.parametrize("weighting", ["reference", "paper"])
 def test_gradient_is_zero_if_all_pixels_are_ignored(weighting: str) -> None:
     logits = (1e4 * torch.randn(2, 3, 4, 4)).requires_grad_()
-    pseudo = torch.full((2, 8, 8), tagseg.IGNORED)
+    pseudo = torch.full((2, 8, 8), tagseg.UNLABELED)
     loss = tagseg.self_supervised_loss(logits, pseudo, torch.ones(2, 2), weighting=weighting)
     loss.backward()
     assert loss == 0

@@ -12,7 +12,7 @@ from tagseg.benchmarks.timing import PeakBytes
 from tagseg.models import Network, build_network
 from tagseg.training.losses import classification_loss
 from tagseg.training.objective import BatchLabels, batch_pseudo_labels, compute_losses
-from tagseg.training.pseudo_labels import IGNORED, pseudo_labels
+from tagseg.training.pseudo_labels import UNLABELED, pseudo_labels
 from tagseg.training.recipe import Recipe
 from tagseg.training.transforms import TrainingImages, finish_batch
 from tests.conftest import needs_gpu
@@ -28,13 +28,13 @@ def plain_loss(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -
     size = (images.shape[-2], images.shape[-1])
     pseudo = pseudo_labels(refined, tags, size=size, min_threshold=settings.min_threshold)
     enlarged = F.interpolate(out.logits, size=size, mode="bilinear", align_corners=True)
-    pixels = F.cross_entropy(enlarged, pseudo, ignore_index=IGNORED, reduction="none")
+    pixels = F.cross_entropy(enlarged, pseudo, ignore_index=UNLABELED, reduction="none")
     losses = []
     for pixel, label, image_tags in zip(pixels, pseudo, tags, strict=True):
-        counts = torch.bincount(label[label != IGNORED], minlength=enlarged.shape[1])
+        counts = torch.bincount(label[label != UNLABELED], minlength=enlarged.shape[1])
         weights = (counts.sum() - counts) / (1 + counts.sum())
         complete = torch.equal(counts > 0, torch.cat([image_tags.new_ones(1), image_tags]).bool())
-        weighted = pixel * torch.where(label == IGNORED, 0, weights[label.clamp_min(0)])
+        weighted = pixel * torch.where(label == UNLABELED, 0, weights[label.clamp_min(0)])
         losses.append(weighted.mean() * complete)
     return classification_loss(out.scores, tags) + torch.stack(losses).mean()
 

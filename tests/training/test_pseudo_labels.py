@@ -21,7 +21,7 @@ cases = st.builds(random_case, st.integers(0, 10_000))
 def test_equals_the_reference(reference: Reference) -> None:
     golden = reference("pseudo.npz")
     one_hot = golden["pseudo_gt"]
-    expected = torch.where(one_hot.any(1), one_hot.int().argmax(1), tagseg.IGNORED)
+    expected = torch.where(one_hot.any(1), one_hot.int().argmax(1), tagseg.UNLABELED)
     assert torch.equal(tagseg.pseudo_labels(golden["masks"], golden["labels"]), expected)
 
 
@@ -37,12 +37,12 @@ def test_each_labeled_pixel_is_confident_of_exactly_its_class(case: tuple[Tensor
         labeled = pseudo == index
         assert (labeled <= confident[:, index]).all()
         assert not (labeled & confident[:, [other for other in range(5) if other != index]].any(1)).any()
-    assert ((pseudo == tagseg.IGNORED) == (confident.sum(1) != 1)).all()
+    assert ((pseudo == tagseg.UNLABELED) == (confident.sum(1) != 1)).all()
 
 
 def test_classes_without_a_label_get_no_pixels() -> None:
     masks = torch.tensor([0.05, 0.05, 0.9])[None, :, None, None].expand(1, 3, 4, 4)
-    assert (tagseg.pseudo_labels(masks, torch.tensor([[1.0, 0.0]])) == tagseg.IGNORED).all()
+    assert (tagseg.pseudo_labels(masks, torch.tensor([[1.0, 0.0]])) == tagseg.UNLABELED).all()
     assert (tagseg.pseudo_labels(masks, torch.tensor([[0.0, 1.0]])) == 2).all()
 
 

@@ -15,7 +15,7 @@ from tagseg.data.masks import IGNORE_LABEL as MASK_IGNORE, MaskDataset
 from tagseg.predict.render import blend
 from tagseg.report.run_data import RunData
 from tagseg.report.stages import Labels, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_labels
-from tagseg.training.pseudo_labels import IGNORED as PSEUDO_LABEL_IGNORE
+from tagseg.training.pseudo_labels import UNLABELED as PSEUDO_LABEL_IGNORE
 
 ITERATIONS = (1, 3, 5, 7, 10)
 INPUT = "input"

@@ -150,7 +150,7 @@ def _summary(run: RunData) -> list[str]:
         f"{len(run.classes)} class{'' if len(run.classes) == 1 else 'es'}",
         *image_counts,
         f"{progress} ({run.checkpoint_name})",
-        *([_duration(run.progress.seconds)] if run.progress else []),
+        *([_duration(run.train_state.seconds)] if run.train_state else []),
     ]
 
 

@@ -9,7 +9,7 @@ from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict.predictor import Predictor, load
-from tagseg.training.checkpoint import Progress, read_progress
+from tagseg.training.checkpoint import TrainState, read_train_state
 from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
@@ -25,7 +25,7 @@ class RunData:
         recipe: Resolved recipe.
         classes: Class names without the background.
         metrics: Lines of metrics.jsonl.
-        progress: Progress of the training; None before the first checkpoint.
+        train_state: State of the training; None before the first checkpoint.
         predictor: Trained model; None before the first epoch that can be its checkpoint has ended.
     """
 
@@ -34,7 +34,7 @@ class RunData:
     recipe: Recipe
     classes: tuple[str, ...]
     metrics: list[dict[str, Any]]
-    progress: Progress | None
+    train_state: TrainState | None
     predictor: Predictor | None
 
     @property
@@ -55,7 +55,7 @@ class RunData:
     @property
     def checkpoint_epoch(self) -> int | None:
         """Epoch of the model's weights, counted from 1."""
-        return (self.progress.model_epoch or None) if self.progress else None
+        return (self.train_state.model_epoch or None) if self.train_state else None
 
     @property
     def checkpoint_name(self) -> str:
@@ -86,7 +86,7 @@ def read_run(folder: Path) -> RunData:
         recipe=recipe,
         classes=classes,
         metrics=[line for line in read_metrics(folder) if _is_complete(line)],
-        progress=read_progress(folder),
+        train_state=read_train_state(folder),
         predictor=load(folder) if (folder / MODEL_FILE).is_file() else None,
     )
 

@@ -32,7 +32,7 @@ class Stages:
         masks: Masks of the network, background first, [1, 1 + C, h, w]; those of CAM are 0 for classes that are not
             predicted.
         refined: Masks after PAMR, if the run refines.
-        pseudo_label: Pseudo label with `IGNORED` where no class is certain, [S, S]; None for CAM.
+        pseudo_label: Pseudo label with `UNLABELED` where no class is certain, [S, S]; None for CAM.
     """
 
     image_id: str

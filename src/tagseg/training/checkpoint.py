@@ -22,11 +22,11 @@ from tagseg.models.serialization import (
 )
 
 _OPTIMIZER_PREFIX = "optimizer."
-_PROGRESS_KEY = "progress"
+_STATE_KEY = "train_state"
 
 
 @dataclass
-class Progress:
+class TrainState:
     """State of a run besides its weights.
 
     Attributes:
@@ -50,7 +50,7 @@ def save_checkpoint(
     folder: Path,
     network: Network,
     optimizer: torch.optim.Optimizer,
-    progress: Progress,
+    train_state: TrainState,
     *,
     notes: Mapping[str, str] | None = None,
 ) -> None:
@@ -60,23 +60,23 @@ def save_checkpoint(
         folder: Folder of the run.
         network: Network in training.
         optimizer: Its optimizer.
-        progress: State of the run.
+        train_state: State of the run besides its weights.
         notes: Further metadata, such as inference settings.
     """
     tensors = {f"{CHECKPOINT_PREFIX}{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"{_OPTIMIZER_PREFIX}{index}.{key}": value.contiguous() for key, value in state.items()}
-    metadata = {**(notes or {}), **config_metadata(network), _PROGRESS_KEY: json.dumps(asdict(progress))}
+    metadata = {**(notes or {}), **config_metadata(network), _STATE_KEY: json.dumps(asdict(train_state))}
     write_atomically(folder / CHECKPOINT_FILE, lambda path: save_file(tensors, path, metadata))
 
 
-def load_checkpoint(folder: Path, network: Network, optimizer: torch.optim.Optimizer) -> Progress | None:
+def load_checkpoint(folder: Path, network: Network, optimizer: torch.optim.Optimizer) -> TrainState | None:
     """Restore the network and the optimizer of a run; None if the run has no checkpoint yet."""
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None
     tensors, metadata = read_weights(path)
-    progress = _parse_progress(metadata, path)
+    train_state = _parse_train_state(metadata, path)
     states: dict[int, dict[str, Tensor]] = {}
     weights: dict[str, Tensor] = {}
     try:
@@ -96,17 +96,17 @@ def load_checkpoint(folder: Path, network: Network, optimizer: torch.optim.Optim
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             state[key] = torch.empty_like(parameter).copy_(value) if value.shape == parameter.shape else value
-    return progress
+    return train_state
 
 
-def read_progress(folder: Path) -> Progress | None:
+def read_train_state(folder: Path) -> TrainState | None:
     """Read the state of a run without its weights; None if the run has no checkpoint yet."""
     path = folder / CHECKPOINT_FILE
-    return _parse_progress(read_metadata(path), path) if path.is_file() else None
+    return _parse_train_state(read_metadata(path), path) if path.is_file() else None
 
 
-def _parse_progress(metadata: Mapping[str, str], path: Path) -> Progress:
+def _parse_train_state(metadata: Mapping[str, str], path: Path) -> TrainState:
     try:
-        return Progress(**json.loads(metadata[_PROGRESS_KEY]))
+        return TrainState(**json.loads(metadata[_STATE_KEY]))
     except (KeyError, TypeError, ValueError, RecursionError):
         raise WeightsError(f"{path} is not a checkpoint of this version of tagseg") from None

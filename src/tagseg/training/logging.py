@@ -18,7 +18,7 @@ from tagseg.models import Network
 from tagseg.models.base import enlarge
 from tagseg.models.serialization import write_atomically
 from tagseg.training.objective import refine_masks_of, threshold_masks
-from tagseg.training.pseudo_labels import IGNORED
+from tagseg.training.pseudo_labels import UNLABELED
 from tagseg.training.recipe import Recipe
 from tagseg.training.transforms import ValidationImages
 
@@ -172,4 +172,4 @@ def _color(classes: Tensor, images: Tensor) -> Tensor:
     colors = palette[classes.clamp_min(0)].movedim(-1, 1)
     opacity = (classes > 0)[:, None] * 0.7
     overlay = images * (1 - opacity) + colors * opacity
-    return torch.where((classes == IGNORED)[:, None], 0.35 * images, overlay)
+    return torch.where((classes == UNLABELED)[:, None], 0.35 * images, overlay)

@@ -18,7 +18,7 @@ from tagseg.data.dataset import ImageDataset
 from tagseg.errors import ConfigError, Interrupted
 from tagseg.models import Network, save_model
 from tagseg.models.serialization import MODEL_FILE
-from tagseg.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from tagseg.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from tagseg.training.distributed import accelerator as run_accelerator, cudnn_benchmark, ignore_signals, stop_signals
 from tagseg.training.logging import MetricsLog, ProgressDisplay
 from tagseg.training.objective import BatchLabels, Losses, compute_losses
@@ -47,7 +47,7 @@ def train_network(
     notes: Mapping[str, str] | None = None,
     progress: bool = False,
     stop_after: int | None = None,
-) -> Progress:
+) -> TrainState:
     """Train a network, or resume an interrupted run.
 
     Args:
@@ -87,7 +87,7 @@ def train_network(
             momentum=settings.momentum,
             fused=device.type == "cuda",
         )
-        state = load_checkpoint(out, network, optimizer) or Progress()
+        state = load_checkpoint(out, network, optimizer) or TrainState()
         state.sessions += 1
         sampler = ResumableBatchSampler(
             len(train),
@@ -227,7 +227,7 @@ def _supervision(recipe: Recipe, epoch: int) -> PseudoLabelSettings | None:
     return recipe.pseudo_labels
 
 
-def _is_best(result: Validation, state: Progress, recipe: Recipe, epoch: int) -> bool:
+def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) -> bool:
     """Whether the network of an epoch becomes the model: one without segmentation training does only if all are."""
     classification_epochs = recipe.training.classification_epochs
     if recipe.model.method != "cam" and epoch <= classification_epochs < recipe.training.epochs:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tagseg._checks import require_shape
 from tagseg.errors import unknown_name
-from tagseg.training.pseudo_labels import IGNORED, check_labels
+from tagseg.training.pseudo_labels import UNLABELED, check_labels
 
 WEIGHTINGS = ("reference", "paper")
 
@@ -78,8 +78,8 @@ def _check(logits: Tensor, pseudo: Tensor, labels: Tensor, weighting: str, reduc
     if logits.shape[0] != pseudo.shape[0]:
         raise ValueError(f"logits and pseudo must be of one batch size, got {logits.shape[0]} and {pseudo.shape[0]}")
     check_labels(labels, batch=logits.shape[0], classes=logits.shape[1] - 1)
-    if pseudo.is_floating_point() or not IGNORED <= int(pseudo.min()) <= int(pseudo.max()) < logits.shape[1]:
-        raise ValueError(f"pseudo must hold whole numbers from {IGNORED} (ignored) to {logits.shape[1] - 1}")
+    if pseudo.is_floating_point() or not UNLABELED <= int(pseudo.min()) <= int(pseudo.max()) < logits.shape[1]:
+        raise ValueError(f"pseudo must hold whole numbers from {UNLABELED} (ignored) to {logits.shape[1] - 1}")
     if weighting not in WEIGHTINGS:
         raise unknown_name("weighting", weighting, WEIGHTINGS)
     if reduction not in ("mean", "none"):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
 from tagseg.training.losses import classification_loss, image_losses
-from tagseg.training.pseudo_labels import IGNORED, confident_pixels
+from tagseg.training.pseudo_labels import UNLABELED, confident_pixels
 from tagseg.training.recipe import PseudoLabelSettings
 
 
@@ -94,7 +94,7 @@ def batch_pseudo_labels(images: Tensor, masks: Tensor, labels: BatchLabels, sett
     positions = threshold_masks(refined, labels.present, images, settings)
     # From the position among an image's channels to the class.
     classes = labels.channels.gather(1, positions.clamp_min(0).flatten(1)).view_as(positions)
-    return torch.where(positions == IGNORED, positions, classes)
+    return torch.where(positions == UNLABELED, positions, classes)
 
 
 def threshold_masks(refined: Tensor, labels: Tensor, images: Tensor, settings: PseudoLabelSettings) -> Tensor:

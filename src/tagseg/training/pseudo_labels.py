@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tagseg._checks import require_finite, require_shape
 
-IGNORED = -1  # pseudo label of pixels that do not count
+UNLABELED = -1  # pseudo label of pixels that do not count
 
 
 def pseudo_labels(
@@ -17,7 +17,7 @@ def pseudo_labels(
     background_threshold: float = 0.7,
     min_threshold: float = 0.2,
 ) -> Tensor:
-    """Label each pixel that is confident of exactly one class; others are `IGNORED` (-1).
+    """Label each pixel that is confident of exactly one class; others are `UNLABELED` (-1).
 
     A pixel is confident of a class if its mask value exceeds a share of that mask's maximum in the image. Classes that
     the image does not have are never used.
@@ -72,7 +72,7 @@ def confident_pixels(
     thresholds = (masks.amax((2, 3), keepdim=True) * shares).clamp_min(min_threshold)
     present = F.pad(labels.bool(), (1, 0), value=True)  # every image has background
     confident = (masks > thresholds) & present[..., None, None]
-    return confident.int().argmax(1).masked_fill_(confident.sum(1) != 1, IGNORED)
+    return confident.int().argmax(1).masked_fill_(confident.sum(1) != 1, UNLABELED)
 
 
 def check_labels(labels: Tensor, *, batch: int, classes: int) -> None:
