@@ -1,7 +1,10 @@
-"""Devices, CPU cores, and small tensors on their way to a device."""
+"""Devices and what they can run, CPU cores, and small tensors on their way to a device."""
 
 import os
+import shutil
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -15,10 +18,20 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"unknown device {name!r}; known: auto, cpu, cuda, cuda:1 and so on") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} is not available: torch sees no GPU here", "use auto or cpu")
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda", "mps", "xpu"):
+        raise ConfigError(f"unknown device {name!r}; known: auto, cpu, cuda, cuda:1 and so on, mps, xpu")
+    if device.type == "cuda":  # counted, because a tensor would initialize CUDA, which does not survive a fork
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            gpus = "no GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"
+            raise ConfigError(f"device {name!r} is not available: torch sees {gpus} here", "use auto or cpu")
+        return device
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device {name!r} is not available: torch cannot use it here", "use auto or cpu") from error
     return device
 
 
@@ -39,3 +52,20 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # a container may allow fewer cores than the machine has
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def triton_available(tensor: Tensor) -> bool:
+    """Whether Triton kernels can run on a tensor: it is on an NVIDIA or AMD GPU and Triton is usable."""
+    return tensor.is_cuda and _triton_usable()
+
+
+def can_compile(device: torch.device) -> bool:
+    """Whether torch.compile can generate GPU kernels for a device."""
+    return device.type == "cuda" and _triton_usable()
+
+
+@cache
+def _triton_usable() -> bool:
+    """Whether Triton is installed (torch installs it on Linux), along with the C compiler that it calls at run time."""
+    compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
+    return find_spec("triton") is not None and any(name and shutil.which(name) for name in compilers)

@@ -11,8 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from tagseg._device import usable_cores
-from tagseg._triton import can_compile
+from tagseg._device import can_compile, usable_cores
 from tagseg.benchmarks.images import photo_array, photo_like
 from tagseg.benchmarks.published import published_pamr
 from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth

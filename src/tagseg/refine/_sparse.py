@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tagseg._triton import triton_available
+from tagseg._device import triton_available
 
 # A GPU finishes a product with its longest row, and thousands of pixels of a flat sky share one lattice point. There a
 # row is summed in segments of at most this many entries.

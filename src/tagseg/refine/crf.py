@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from tagseg._checks import ArrayT, like, require_finite, require_shape, to_tensors
-from tagseg._device import to_device
-from tagseg._triton import triton_available
+from tagseg._device import to_device, triton_available
 from tagseg.refine import _crf_cpu
 from tagseg.refine._mean_field import ClassGroups, group_classes, mean_field
 from tagseg.refine._parallel import Workers, run_with_workers

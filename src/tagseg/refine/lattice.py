@@ -13,8 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from tagseg._device import to_device
-from tagseg._triton import triton_available
+from tagseg._device import to_device, triton_available
 from tagseg.refine._parallel import Workers
 from tagseg.refine._simplex import Range, key_table, simplex_vertices
 from tagseg.refine._sparse import CsrMatrix, EllMatrix, repeat_with_offset, segment_rows

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg._checks import ArrayT, like, require_finite, require_shape, to_tensors
-from tagseg._triton import triton_available
+from tagseg._device import triton_available
 from tagseg.errors import unknown_name
 
 KERNELS = ("reference", "paper")

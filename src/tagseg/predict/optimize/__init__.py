@@ -14,7 +14,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from tagseg._triton import triton_available
+from tagseg._device import triton_available
 from tagseg.errors import unknown_name
 from tagseg.models.base import Network
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from tagseg._triton import triton_available
+from tagseg._device import triton_available
 from tagseg.models.backbones.efficientnet_lite import same_padded_convolutions
 from tagseg.models.base import Network
 from tagseg.predict.optimize.graph import clean_up, redirect_users, single_calls
