@@ -1,0 +1,86 @@
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tagseg.errors import ConfigError
+from tagseg.models import build_network
+from tagseg.training.recipe import Recipe
+from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
+from tests.training.small_run import small_recipe
+
+CLASSES = ("cat", "dog")
+DATA: dict[str, Any] = {"train": {"data": "photos.csv", "image_count": 40}}
+
+
+def test_configuration_round_trip(tmp_path: Path) -> None:
+    recipe = small_recipe("training.seed=7")
+    prepare_folder(tmp_path / "new" / "run", recipe, CLASSES, DATA)
+    config = read_config(tmp_path / "new" / "run")
+    assert Recipe.parse(config["recipe"]) == recipe
+    assert (config["classes"], config["data"]) == (["cat", "dog"], DATA)
+    assert config["versions"]["torch"] == version("torch")
+
+
+def test_folder_of_the_same_run_is_accepted_and_not_changed(tmp_path: Path) -> None:
+    """Also if other versions of the packages started it."""
+    prepare_folder(tmp_path, small_recipe(), CLASSES, DATA)
+    config = {**read_config(tmp_path), "versions": {"tagseg": "0.0"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "metrics.jsonl").touch()
+    prepare_folder(tmp_path, small_recipe(), CLASSES, DATA)
+    assert read_config(tmp_path) == config
+
+
+def test_first_three_differences_of_another_run_are_named(tmp_path: Path) -> None:
+    prepare_folder(tmp_path, small_recipe(), CLASSES, DATA)
+    with pytest.raises(ConfigError) as error:
+        prepare_folder(tmp_path, small_recipe("training.lr=0.5", "training.seed=1"), ("cat",), {"train": "other.csv"})
+    assert error.value.for_cli() == (
+        f"{tmp_path} holds a run of another configuration (training.lr is 0.01 there, 0.5 here; "
+        'training.seed is 0 there, 1 here; classes is ["cat", "dog"] there, ["cat"] here); '
+        "choose another folder with --out, or delete that one"
+    )
+
+
+def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    for out in (tmp_path, tmp_path / "thesis.tex"):
+        with pytest.raises(ConfigError, match="exists and is not a run folder"):
+            prepare_folder(out, small_recipe(), CLASSES, DATA)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"recipe": {}, "classes": []}', "[" * 100_000])
+def test_damaged_configuration_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match="config.json is damaged: it is not the configuration of a run"):
+        read_config(tmp_path)
+
+
+def test_validation_images_round_trip(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no validation.txt, which names the validation images"):
+        read_held_out(tmp_path)
+    image_ids = ["2007_000033", "with spaces, and a comma", "été", "folder/image"]
+    write_held_out(tmp_path, image_ids)
+    assert read_held_out(tmp_path) == image_ids
+
+
+def test_resumed_run_needs_less_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checkpoint and model are on the disk already, but a new checkpoint is written before the old one goes."""
+    network = build_network(small_recipe().model, CLASSES)
+    size = sum(tensor.nbytes for tensor in network.state_dict().values())
+
+    def check(free: int) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free}))
+        check_disk_space(tmp_path, network)
+
+    check(5 * size)
+    with pytest.raises(ConfigError, match="MiB free, and the checkpoints of this network need"):
+        check(5 * size - 1)
+    (tmp_path / "checkpoint.safetensors").write_bytes(bytes(3 * size))
+    check(2 * size)
+    with pytest.raises(ConfigError, match="MiB free, and the checkpoints of this network need"):
+        check(2 * size - 1)
