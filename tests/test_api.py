@@ -1,6 +1,8 @@
 """Python functions of the package: training, evaluation, and what is exported."""
 
 import json
+import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -92,3 +94,20 @@ def test_tensorboard_has_curves_and_images(photos: Path, tmp_path: Path) -> None
 def test_public_names_can_be_imported() -> None:
     assert {"train", "load", "__version__"} <= set(dir(tagseg))
     assert all(getattr(tagseg, name) is not None for name in dir(tagseg))
+
+
+def test_training_leaves_no_trace_in_the_process(
+    photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Random state, signal handlers, cuDNN's mode and threads are as before, and nothing is printed."""
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    handler, benchmark = signal.getsignal(signal.SIGINT), torch.backends.cudnn.benchmark
+    threads = threading.active_count()
+    tagseg.train(photos_source(photos), tmp_path / "run", recipe=small_recipe(), workers=0, tensorboard=True)
+    assert torch.equal(torch.rand(3), expected)
+    assert signal.getsignal(signal.SIGINT) == handler
+    assert torch.backends.cudnn.benchmark == benchmark
+    assert threading.active_count() == threads
+    assert capfd.readouterr() == ("", "")

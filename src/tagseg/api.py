@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset, chec
 from tagseg.data.split import hold_out
 from tagseg.errors import DataError, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
-from tagseg.models import ModelConfig, Network, build_network
+from tagseg.models import Network, build_network
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.predictor import DEFAULT_MODEL
@@ -67,9 +68,9 @@ def train(
     Returns:
         The trained model, ready to predict.
     """
-    chosen, out, source = Recipe.load(recipe, settings), Path(out), DataSource.of(data)
-    inference = _inference_settings(chosen)
-    with requested_device(device):
+    resolved, out, source = Recipe.load(recipe, settings), Path(out), DataSource.of(data)
+    inference = _inference_settings(resolved)
+    with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         state = processes()
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)
@@ -79,7 +80,7 @@ def train(
             logger.warning(warning)
         if val is None:
             val_source = source
-            train_data, val_data = hold_out(train_data, chosen.validation.fraction, seed=chosen.training.seed)
+            train_data, val_data = hold_out(train_data, resolved.validation.fraction, seed=resolved.training.seed)
         else:
             val_source = DataSource.of(val)
             val_data, more_bad = readable_images(
@@ -89,34 +90,38 @@ def train(
         if not len(val_data):
             raise DataError(f"{val_source.path}: no images can be held out for validation", "name some with {val}")
         if state.is_main_process:
-            logger.info(_data_summary(train_data, val_data, chosen))
+            logger.info(_data_summary(train_data, val_data, resolved))
         description = {
             "train": {**source.describe(), "image_count": len(train_data)},
             "validation": {**val_source.describe(), "image_count": len(val_data)},
             "skipped": num_bad,
         }
-        torch.manual_seed(chosen.training.seed)
-        network = build_network(chosen.model, train_data.classes)
+        torch.manual_seed(resolved.training.seed)
+        network = build_network(resolved.model, train_data.classes)
         with state.main_process_first(), writing(out):
-            prepare_folder(out, chosen, train_data.classes, description)
+            prepare_folder(out, resolved, train_data.classes, description)
         check_disk_space(out, network)
         if state.is_main_process:
             with writing(out):
                 write_held_out(out, val_data.image_ids)
         masks = val_source.masks_if_any(train_data.classes)
-        train_network(
-            network,
-            chosen,
-            train_data,
-            val_data,
-            out,
-            workers=workers,
-            checkpoint_steps=checkpoint_steps,
-            measure=_mask_metrics(val_data, masks, inference) if masks is not None else None,
-            on_epoch=TensorBoardWriter(out, val_data, chosen) if tensorboard and state.is_main_process else None,
-            notes={NOTE: inference.to_json()},
-            progress=progress,
-        )
+        with ExitStack() as stack:
+            board = None
+            if tensorboard and state.is_main_process:
+                board = stack.enter_context(closing(TensorBoardWriter(out, val_data, resolved)))
+            train_network(
+                network,
+                resolved,
+                train_data,
+                val_data,
+                out,
+                workers=workers,
+                checkpoint_steps=checkpoint_steps,
+                measure=None if masks is None else _MaskMetrics(val_data, masks, inference),
+                on_epoch=board,
+                notes={NOTE: inference.to_json()},
+                progress=progress,
+            )
         with state.main_process_first():
             if state.is_main_process:
                 model = load(out, device=str(state.device))
@@ -156,8 +161,7 @@ def predict_files(
     stream = _predictor(model, threshold).predict_many(
         images, batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
     )
-    with writing(out):
-        index = write_predictions(stream, Path(out), progress=progress)
+    index = write_predictions(stream, Path(out), progress=progress)
     return dict(json.loads(index.read_text()))
 
 
@@ -208,8 +212,7 @@ def write_report(run: str | Path, out: str | Path | None = None, *, count: int =
     from tagseg.report import write_page  # imports matplotlib
 
     images, masks = validation_data(run)
-    with writing(out or run):
-        return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
+    return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
 
 
 def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = (), progress: bool = False) -> CheckReport:
@@ -252,28 +255,33 @@ def _predictor(model: str | Path | Predictor, threshold: float | None) -> Predic
 def _inference_settings(recipe: Recipe) -> InferenceSettings:
     """Inference settings of a recipe; automatic ones are the paper's."""
     changes = {key: value for key, value in recipe.inference.model_dump().items() if value is not None}
-    return replace(default_settings(ModelConfig(method=recipe.model.method, backbone=recipe.model.backbone)), **changes)
+    return replace(default_settings(recipe.model), **changes)
 
 
 def _data_summary(train_data: ImageDataset, val_data: ImageDataset, recipe: Recipe) -> str:
     is_best = recipe.validation.checkpoint == "best"
-    chosen = "thresholds are tuned and the best checkpoint is chosen" if is_best else "thresholds are tuned"
+    purpose = "thresholds are tuned and the best checkpoint is chosen" if is_best else "thresholds are tuned"
     counts = zip(val_data.classes, val_data.labels.sum(0), strict=True)
     absent = [name for name, count in counts if not count]
-    return f"Training on {len(train_data):,} images; {chosen} on {len(val_data):,} validation images (labels only)" + (
+    return f"Training on {len(train_data):,} images; {purpose} on {len(val_data):,} validation images (labels only)" + (
         f"; none of these has {', '.join(absent)}" if absent else ""
     )
 
 
-def _mask_metrics(
-    data: ImageDataset, masks: MaskDataset, settings: InferenceSettings
-) -> Callable[[Network], dict[str, float]]:
-    """Function that evaluates the masks of a network after an epoch, for the log only."""
-    subset = data.subset(range(min(len(data), MAX_EVALUATED)))
+class _MaskMetrics:
+    """Evaluates the masks of a network after an epoch, for the log only.
 
-    def evaluate_network(network: Network) -> dict[str, float]:
-        predictor = Predictor(network, settings, device=str(next(network.parameters()).device))
-        result = evaluate_masks(predictor, subset, masks, progress=False)
+    Args:
+        data: Validation images; only the first are evaluated.
+        masks: Their ground-truth masks.
+        settings: Inference settings of the run.
+    """
+
+    def __init__(self, data: ImageDataset, masks: MaskDataset, settings: InferenceSettings) -> None:
+        self._data = data.subset(range(min(len(data), MAX_EVALUATED)))
+        self._masks, self._settings = masks, settings
+
+    def __call__(self, network: Network) -> dict[str, float]:
+        predictor = Predictor(network, self._settings, device=str(next(network.parameters()).device))
+        result = evaluate_masks(predictor, self._data, self._masks, progress=False)
         return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}
-
-    return evaluate_network

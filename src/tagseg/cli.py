@@ -1,7 +1,10 @@
 """Command line: one command for each function of `tagseg.api`."""
 
+import logging
+import os
 import sys
 import traceback
+from collections.abc import Iterable
 from glob import has_magic
 from pathlib import Path
 from typing import Annotated
@@ -73,7 +76,7 @@ def check(
 ) -> None:
     """Validate a dataset before training."""
     source = _source(data, images, split, None, separator, sbd)
-    _require_paths(against)
+    _require_paths([path for path in against or () if not _is_generated(path)])
     report = tagseg.check(source, against=against or (), progress=True)
     if json:
         print(report.to_json())
@@ -288,6 +291,7 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands only.")] = False,
 ) -> None:
     """Reproduce a table of the paper."""
+    _require_paths([str(voc)] if voc else (), "name the folder VOCdevkit/VOC2012")
     from tagseg.reproduction.runner import reproductions
 
     if table is None:
@@ -295,7 +299,9 @@ def reproduce(
         return
     if voc is None and table in reproductions():
         raise DataError("reproduce needs the images of VOC 2012; name their folder with --voc")
-    if text := tagseg.reproduce(table, voc or Path(), out, changes=changes or (), dry_run=dry_run):
+    if text := tagseg.reproduce(
+        table, voc or Path(), out, changes=changes or (), dry_run=dry_run, on_command=print, progress=True
+    ):
         print(text)
 
 
@@ -309,6 +315,9 @@ def demo(out: Out = Path("demo")) -> None:
 
 def main() -> None:
     """Run a command; errors that a user can mend are one line."""
+    logger = logging.getLogger("tagseg")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(logging.StreamHandler())  # messages of the library, on stderr
     try:
         app()
     except Interrupted as error:
@@ -333,23 +342,27 @@ def _source(
     sbd: str | None = None,
 ) -> "tagseg.DataSource":
     """Data source of a command's options, whose paths exist."""
-    if data.partition(":")[0] != "shapes":
+    if not _is_generated(data):
         _require_paths([data], "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'")
     _require_paths([*(images or ()), *(masks or ()), *([sbd] if sbd else ())], "name a folder or a zip")
     return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
 
 
-def _require_paths(paths: list[str] | None, advice: str = "check the path") -> None:
+def _is_generated(data: str) -> bool:
+    return data.partition(":")[0] == "shapes"
+
+
+def _require_paths(paths: Iterable[str] | None, advice: str = "check the path") -> None:
     """Refuse paths that do not exist before torch is imported; patterns and members of zips are checked later."""
     for path in paths or ():
-        location = Path(path).expanduser()
+        location = Path(os.path.expanduser(path))  # noqa: PTH111  keeps ~name if there is no such user
         container = Path(str(location).rpartition(":")[0])
         if not (location.exists() or has_magic(path) or (container.name and container.is_file())):
             raise DataError(f"{path}: does not exist", advice)
 
 
 def _require_model(model: str) -> None:
-    if model != DEFAULT_MODEL and not Path(model).expanduser().exists():
+    if model != DEFAULT_MODEL and not Path(os.path.expanduser(model)).exists():  # noqa: PTH111
         raise WeightsError(f"{model}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
 
 

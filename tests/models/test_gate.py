@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from tagseg.models.gate import DeterministicGate, GlobalCueInjection, StochasticGate, build_gate
+from tagseg.models.gate import DeterministicGate, GlobalCueInjection, StochasticGate
 from tests.compare import assert_close
 from tests.conftest import Reference
 from tests.reference_networks import fill
@@ -84,8 +84,3 @@ def test_global_cues_of_the_paper_use_moments_per_image() -> None:
 def test_psi_out_of_range_is_refused(psi: float) -> None:
     with pytest.raises(ValueError, match=f"psi must be at least 0 and less than 1, got {psi}"):
         StochasticGate(psi)
-
-
-def test_unknown_gate_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown gate 'stochastik'.*Did you mean 'stochastic'?"):
-        build_gate("stochastik", 0.3)

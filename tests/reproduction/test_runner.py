@@ -153,8 +153,8 @@ def test_tables_are_listed() -> None:
     [
         (["table-5", "--voc", "."], "unknown table 'table-5'; known: .*Did you mean 'table-"),
         (
-            ["table-1", "--voc", "nowhere"],
-            "nowhere: is not VOC 2012; give VOCdevkit/VOC2012, or a folder with .* as (voc=|--voc)",
+            ["table-1", "--voc", "."],
+            "is not VOC 2012; give VOCdevkit/VOC2012, or a folder with .* as (voc=|--voc)",
         ),
         (["table-1"], "name their folder with --voc"),
     ],

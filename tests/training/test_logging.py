@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from tagseg.models import build_network
+from tagseg.training.logging import MetricsLog, TensorBoardWriter
 from tests.training.small_run import run, small_data, small_recipe
 
 
@@ -17,3 +19,21 @@ def test_metrics_are_json_lines(tmp_path: Path) -> None:
 def test_run_prints_nothing_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path / "run", small_recipe("training.epochs=1"))
     assert capsys.readouterr() == ("", "")
+
+
+def test_tensorboard_of_a_resumed_run_has_every_step(tmp_path: Path) -> None:
+    """An earlier session has written the steps up to its last validation, and no later ones."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = MetricsLog(tmp_path)
+    for kind, step in (("train", 10), ("validation", 12), ("train", 20)):
+        log.write(kind, step, loss=1.0)
+    recipe, data = small_recipe(), small_data()[1]
+    writer = TensorBoardWriter(tmp_path, data, recipe)
+    log.write("validation", 24, loss=1.0)
+    writer(build_network(recipe.model, data.classes), 2)
+    writer.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == [20]
+    assert [event.step for event in events.Scalars("validation/loss")] == [24]

@@ -2,13 +2,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import tagseg
-from tagseg.errors import ConfigError, Interrupted
+from tagseg.data import ImageDataset
+from tagseg.data.files import FileRef, ImageFiles
+from tagseg.errors import ConfigError, DataError, Interrupted
 from tagseg.models import Network
 from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.predict import write_settings
 from tagseg.training.logging import read_metrics
+from tagseg.training.loop import _next_batch
+from tagseg.training.sampler import ResumableBatchSampler
+from tagseg.training.transforms import TrainingImages
 from tests.training.small_run import run, small_recipe, validation_losses
 
 
@@ -110,3 +116,14 @@ def test_partial_files_of_a_killed_run_are_ignored(tmp_path: Path) -> None:
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "step": 9')
     assert_equal_weights(run(tmp_path / "run", small_recipe()), run(tmp_path / "uninterrupted", small_recipe()))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_image_that_vanishes_during_training_is_named_in_one_line(tmp_path: Path, workers: int) -> None:
+    data = ImageDataset(["a"], ["gone"], torch.ones(1, 1), ImageFiles((FileRef(tmp_path / "gone.png"),)))
+    images = TrainingImages(data, small_recipe().transforms, 0)
+    loader = DataLoader(images, batch_sampler=ResumableBatchSampler(1, 1), num_workers=workers)
+    with pytest.raises(DataError) as error:
+        _next_batch(iter(loader))
+    assert str(error.value).startswith(str(tmp_path / "gone.png"))
+    assert "\n" not in str(error.value)

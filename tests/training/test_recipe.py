@@ -108,7 +108,10 @@ def test_settings_are_changed_by_name() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"batch_size": 8}, "'batch_size' is ambiguous; use one of training.batch_size, validation.batch_size"),
+        (
+            {"batch_size": 8},
+            "'batch_size' is in several sections: training, validation; name one, for example training=",
+        ),
         ({"epoch": 8}, "unknown setting 'epoch'; known: .*Did you mean 'epochs'"),
         ({"model": {"gat": "none"}}, "unknown setting 'model.gat'; known: .*Did you mean 'model.gate'"),
         ({"model": 3}, "model is a section of settings and needs a dictionary, got 3"),
@@ -144,3 +147,12 @@ def test_every_setting_is_described() -> None:
     assert all(description for _, description in settings.values())
     assert settings["model.finetune"][0] == "auto"
     assert "model.class_names" not in settings
+
+
+def test_pretrained_weights_may_be_a_path() -> None:
+    assert Recipe.load("default", {"pretrained": Path("weights.pth")}).model.pretrained == "weights.pth"
+
+
+def test_fields_that_come_with_the_data_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"model.in_channels comes with the data or the weights"):
+        Recipe(model=ModelConfig(in_channels=1))

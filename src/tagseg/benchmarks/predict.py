@@ -151,10 +151,8 @@ def _run_in_new_thread(job: Callable[[], object]) -> None:
         executor.submit(job).result()
 
 
-def evaluation_benchmark(
-    model: str | Path, data: str | Path | DataSource, *, threshold: float | None, device: torch.device
-) -> Callable[[torch.device], Measurements]:
-    """Prepare the benchmark of a whole evaluation, from files to metrics; wrong arguments raise before it runs.
+class EvaluationBenchmark:
+    """Benchmark of a whole evaluation, from files to metrics; wrong arguments raise before it runs.
 
     Args:
         model: A run folder, a model file or `default`.
@@ -162,17 +160,26 @@ def evaluation_benchmark(
         threshold: Score from which a class counts as present; by default the model's own.
         device: Device to measure on.
     """
-    predictor, source = load(model, device=str(device)), DataSource.of(data)
-    if threshold is not None:
-        predictor.settings = predictor.settings.with_threshold(threshold)
-    images, ground_truth = source.open(predictor.classes), source.open_masks(predictor.classes)
-    count = len(images_with_masks(predictor, images, ground_truth))
-    run = partial(evaluate, predictor, images, ground_truth, tta=True)
-    variants = [
-        Variant("without CRF", partial(run, crf=False), images=count),
-        Variant("with CRF", partial(run, crf=True), images=count),
-    ]
-    scales = ", ".join(f"{scale:g}" for scale in predictor.settings.scales)
-    title = f"Evaluation, {predictor.description['backbone']}, {count:,} images, from files to metrics"
-    note = f"Scales {scales}{' with flips' if predictor.settings.flip else ''}; both protocols in one pass."
-    return lambda device: Measurements((compare(title, variants, device=device, note=note, long=True),))
+
+    def __init__(
+        self, model: str | Path, data: str | Path | DataSource, *, threshold: float | None, device: torch.device
+    ) -> None:
+        self._predictor, source = load(model, device=str(device)), DataSource.of(data)
+        if threshold is not None:
+            self._predictor.settings = self._predictor.settings.with_threshold(threshold)
+        self._images = source.open(self._predictor.classes)
+        self._masks = source.open_masks(self._predictor.classes)
+        self._count = len(images_with_masks(self._predictor, self._images, self._masks))
+
+    def __call__(self, device: torch.device) -> Measurements:
+        """Time the evaluation without and with CRF, in turns."""
+        run = partial(evaluate, self._predictor, self._images, self._masks, tta=True)
+        variants = [
+            Variant("without CRF", partial(run, crf=False), images=self._count),
+            Variant("with CRF", partial(run, crf=True), images=self._count),
+        ]
+        settings = self._predictor.settings
+        scales = ", ".join(f"{scale:g}" for scale in settings.scales)
+        title = f"Evaluation, {self._predictor.description['backbone']}, {self._count:,} images, from files to metrics"
+        note = f"Scales {scales}{' with flips' if settings.flip else ''}; both protocols in one pass."
+        return Measurements((compare(title, variants, device=device, note=note, long=True),))

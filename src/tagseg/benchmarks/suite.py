@@ -8,7 +8,7 @@ import torch
 from tagseg._device import pick_device
 from tagseg.benchmarks.crf import bench_crf
 from tagseg.benchmarks.pamr import bench_pamr
-from tagseg.benchmarks.predict import bench_predict, evaluation_benchmark
+from tagseg.benchmarks.predict import EvaluationBenchmark, bench_predict
 from tagseg.benchmarks.report import Report, measure
 from tagseg.benchmarks.timing import Measurements
 from tagseg.benchmarks.train import bench_train
@@ -58,7 +58,7 @@ def bench(
     if _EVALUATE in what:
         if model is None or data is None:
             raise ConfigError("the benchmark evaluate needs a model and images with masks", "add {model} and {data}")
-        jobs[_EVALUATE] = evaluation_benchmark(model, data, threshold=threshold, device=torch_device)
+        jobs[_EVALUATE] = EvaluationBenchmark(model, data, threshold=threshold, device=torch_device)
     reports = []
     for name in what or BENCHMARKS:
         if on_start is not None:

@@ -205,10 +205,12 @@ def _extra_bytes(variant: Variant, device: torch.device, *, calls: int) -> int |
         # PeakBytes sees the calling thread only, and with one thread the CRF has no others.
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        with PeakBytes() as memory:
-            for _ in range(calls):
-                variant.run()
-        torch.set_num_threads(threads)
+        try:
+            with PeakBytes() as memory:
+                for _ in range(calls):
+                    variant.run()
+        finally:
+            torch.set_num_threads(threads)
         extra = memory.peak
     return extra + variant.held_bytes if extra else None
 

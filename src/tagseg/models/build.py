@@ -58,13 +58,5 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
 
 
 def _config(method: str, backbone: str, classes: int | Sequence[str], options: dict[str, Any]) -> ModelConfig:
-    pretrained = options.pop("pretrained", False)
-    return ModelConfig.parse(
-        {
-            **options,
-            "method": method,
-            "backbone": backbone,
-            "class_names": name_classes(classes),
-            "pretrained": pretrained if isinstance(pretrained, bool) else str(pretrained),
-        }
-    )
+    fixed = {"method": method, "backbone": backbone, "class_names": name_classes(classes)}
+    return ModelConfig.parse({"pretrained": False, **options, **fixed})

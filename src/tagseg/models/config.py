@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -81,6 +82,11 @@ class ModelConfig(Settings):
     """Strided convolution of a ResNet's blocks; comes with its weights, cannot be set in a recipe."""
     class_names: tuple[str, ...] = ()
     """Class names without the background; come with the data, cannot be set in a recipe."""
+
+    @field_validator("pretrained", mode="before")
+    @classmethod
+    def _accept_path(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value
 
     @field_validator("gci", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from uuid import uuid4
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from tagseg.errors import ConfigError, WeightsError
+from tagseg.errors import ConfigError, WeightsError, writing
 from tagseg.models.base import Network
 from tagseg.models.build import build_network
 from tagseg.models.config import ModelConfig
@@ -47,18 +47,24 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     Args:
         path: File to write or replace.
         write: Called with the path of a temporary file in the same folder.
+
+    Raises:
+        ConfigError: The file cannot be written, for example because the disk is full.
     """
     part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
-    try:
-        part.touch(exist_ok=False)
-        mode = part.stat().st_mode
-        write(part)
-        part.chmod(mode)  # safetensors makes files that only their owner can read
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            part.touch(exist_ok=False)
+            mode = part.stat().st_mode
+            write(part)
+            part.chmod(mode)  # safetensors makes files that only their owner can read
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            part.replace(path)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def load_model(path: str | Path) -> Network:

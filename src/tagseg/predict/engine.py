@@ -149,7 +149,12 @@ class Engine:
             batch = batch.pin_memory()  # without it the copy would wait for the batch before
         batch = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
         keep_probs = len(grid) == 1 if keep_probs is None else keep_probs
-        return PendingBatch(self, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs)
+        try:
+            return PendingBatch(self, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs)
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                "the GPU has too little memory for these images", "lower batch_size, or max_pixels of load"
+            ) from error
 
     def run_tta(self, tiles: Tensor, settings: InferenceSettings) -> TTAOutput:
         """Run the network on tiles at every scale."""

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from tagseg.errors import ConfigError
+from tagseg.errors import ConfigError, writing
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
@@ -70,18 +70,20 @@ class _Writer:
         """Write the files of one image."""
         name, prediction = named
         mask, overlay = self._out / f"{name}_mask.png", self._out / f"{name}_overlay.jpg"
-        mask.parent.mkdir(parents=True, exist_ok=True)
-        prediction.save(mask)
-        prediction.overlay().save(overlay, quality=90)
+        with writing(self._out):
+            mask.parent.mkdir(parents=True, exist_ok=True)
+            prediction.save(mask)
+            prediction.overlay().save(overlay, quality=90)
         files = {kind: path.relative_to(self._out).as_posix() for kind, path in (("mask", mask), ("overlay", overlay))}
         self.entries[name] = {**prediction.summary(), "files": files}
 
     def write_index(self, skipped: list[str]) -> Path:
         """Write predictions.json."""
-        self._out.mkdir(parents=True, exist_ok=True)
         images = [self.entries[name] for name in self._file_names if name in self.entries]
         path = self._out / INDEX_FILE
-        path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n")
+        with writing(self._out):
+            self._out.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n")
         return path
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset
-from tagseg.errors import ConfigError, DataError
+from tagseg.errors import ConfigError, DataError, writing
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
@@ -89,8 +89,9 @@ def write_page(
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", "name a file with {out}")
     page = _render(run_data, images, masks, read_evaluations(run_data, evaluations), count)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
     return path
 
 

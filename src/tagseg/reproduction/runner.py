@@ -38,7 +38,8 @@ def reproduce(
     *,
     changes: Sequence[str] = (),
     dry_run: bool = False,
-    on_command: Callable[[str], None] = print,
+    on_command: Callable[[str], None] | None = None,
+    progress: bool = False,
 ) -> str:
     """Train and evaluate the runs of a table of the paper; what is done already is skipped.
 
@@ -49,6 +50,7 @@ def reproduce(
         changes: Settings to change in every run, such as `model.pretrained=weights/{backbone}.safetensors`.
         dry_run: Whether to only name the commands.
         on_command: Function called with each command before it runs; that of a finished step is a comment.
+        progress: Show the progress of each step on stderr.
 
     Returns:
         The table as Markdown with our results beside the paper's, or the path of the images; nothing for a dry run.
@@ -61,9 +63,10 @@ def reproduce(
         steps = steps_for(TABLES[what].results, sources, out, changes)
     for step in steps:
         done = step.done
-        on_command(f"# done: {step.command}" if done else step.command)
+        if on_command is not None:
+            on_command(f"# done: {step.command}" if done else step.command)
         if not done and not dry_run:
-            step.run()
+            step.run(progress=progress)
     if dry_run:
         return ""
     if what == IMAGES:
@@ -118,7 +121,7 @@ class Step(Protocol):
     def done(self) -> bool:
         """Whether the result exists."""
 
-    def run(self) -> None:
+    def run(self, *, progress: bool = False) -> None:
         """Run the step, or resume it."""
 
 
@@ -156,13 +159,13 @@ class TrainStep:
             return False
         return Recipe.parse(read_config(self.folder)["recipe"]) == Recipe.load(self.recipe, self.changes)
 
-    def run(self) -> None:
+    def run(self, *, progress: bool = False) -> None:
         train(
             self.voc.train_aug,
             self.folder,
             recipe=Recipe.load(self.recipe, self.changes),
             val=self.voc.val,
-            progress=True,
+            progress=progress,
         )
 
 
@@ -194,7 +197,7 @@ class EvaluateStep:
     def done(self) -> bool:
         return measurement_file(self.folder, self.name).is_file()
 
-    def run(self) -> None:
+    def run(self, *, progress: bool = False) -> None:
         measurement = MEASUREMENTS[self.name]
         evaluate(
             self._source,
@@ -203,7 +206,7 @@ class EvaluateStep:
             crf=measurement.crf,
             threshold=measurement.threshold,
             out=self.folder,
-            progress=True,
+            progress=progress,
         )
         (self.folder / EVALUATION_FILE).replace(measurement_file(self.folder, self.name))
 

@@ -11,7 +11,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState, GradientState
 
 from tagseg._device import pick_device
-from tagseg.errors import unknown_name
+from tagseg.errors import ConfigError, unknown_name
 
 _USE_CPU = "ACCELERATE_USE_CPU"  # read by accelerate
 
@@ -98,6 +98,15 @@ def cudnn_benchmark(enabled: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
+@contextmanager
+def explain_out_of_memory(advice: str) -> Iterator[None]:
+    """Turn a GPU's lack of memory into an error with advice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ConfigError("the GPU has too little memory", advice) from error
+
+
 class StopRequest:
     """Whether a signal has asked the run to stop."""
 
@@ -127,7 +136,7 @@ def stop_signals() -> Iterator[StopRequest]:
         yield stop
     finally:
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)  # None if it was not set by Python
 
 
 def ignore_signals(_worker: int) -> None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from tagseg.data.dataset import ImageDataset
-from tagseg.errors import ConfigError
+from tagseg.errors import ConfigError, writing
 from tagseg.models import Network
 from tagseg.models.base import enlarge
 from tagseg.models.serialization import write_atomically
@@ -47,7 +47,7 @@ class MetricsLog:
         clean = {
             key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()
         }
-        with self.path.open("a") as file:
+        with writing(self.path), self.path.open("a") as file:
             file.write(json.dumps({"kind": kind, "step": step, **clean}) + "\n")
 
 
@@ -133,21 +133,26 @@ class TensorBoardWriter:
             raise ConfigError("TensorBoard is not installed", "install tagseg[tracking], or train without it") from None
         self._folder, self._recipe = out, recipe
         self._writer = SummaryWriter(out / TENSORBOARD_FOLDER)
-        self._written = len(read_metrics(out))  # an earlier session of the run has written these
+        # Metrics up to the last validation were written by an earlier session of the run.
+        self._step = max((line["step"] for line in read_metrics(out) if line["kind"] == "validation"), default=-1)
         samples = [ValidationImages(data, recipe.transforms)[i] for i in range(min(TENSORBOARD_IMAGES, len(data)))]
         self._images = torch.stack([image for image, _ in samples]).float() / 255
         self._labels = torch.stack([labels for _, labels in samples])
 
     def __call__(self, network: Network, epoch: int) -> None:
         """Write the metrics since the last call, and the masks of the network."""
-        lines = read_metrics(self._folder)
-        for line in lines[self._written :]:
+        lines = [line for line in read_metrics(self._folder) if line["step"] > self._step]
+        for line in lines:
             for name, value in line.items():
                 if name not in ("kind", "step", "epoch", "session", "processes") and value is not None:
                     self._writer.add_scalar(f"{line['kind']}/{name}", value, line["step"])
-        self._written = len(lines)
+        self._step = max((line["step"] for line in lines), default=self._step)
         self._writer.add_images("input | prediction | refinement | pseudo labels", self._panels(network), epoch)
         self._writer.flush()
+
+    def close(self) -> None:
+        """End the writer's thread."""
+        self._writer.close()
 
     @torch.no_grad()
     def _panels(self, network: Network) -> Tensor:

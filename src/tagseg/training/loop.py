@@ -4,30 +4,34 @@ tagseg train photos.csv --out runs/photos
 accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 """
 
-import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from tagseg._triton import can_compile
 from tagseg.data.dataset import ImageDataset
-from tagseg.errors import ConfigError, Interrupted
+from tagseg.errors import ConfigError, DataError, Interrupted
 from tagseg.models import Network, save_model
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
-from tagseg.training.distributed import accelerator as run_accelerator, cudnn_benchmark, ignore_signals, stop_signals
+from tagseg.training.distributed import (
+    accelerator as run_accelerator,
+    cudnn_benchmark,
+    explain_out_of_memory,
+    ignore_signals,
+    stop_signals,
+)
 from tagseg.training.logging import MetricsLog, ProgressDisplay
 from tagseg.training.objective import BatchLabels, Losses, compute_losses
 from tagseg.training.recipe import PseudoLabelSettings, Recipe, TrainingSettings
 from tagseg.training.sampler import ResumableBatchSampler
 from tagseg.training.transforms import TrainingImages, ValidationImages, finish_batch, seed_for
 from tagseg.training.validation import Validation, validate
-
-logger = logging.getLogger(__name__)
 
 STEPS_BETWEEN_LOGS = 10
 STEPS_WORTH_COMPILING = 2000
@@ -78,6 +82,7 @@ def train_network(
         torch.random.fork_rng(devices=[accelerator.device] if accelerator.device.type == "cuda" else []),
         cudnn_benchmark(True),  # all crops have one size
         stop_signals() as stop,
+        explain_out_of_memory("lower training.batch_size or transforms.crop, or raise training.gradient_accumulation"),
     ):
         device, is_main = accelerator.device, accelerator.is_main_process
         network.to(memory_format=torch.channels_last)  # the fastest layout of convolutions, on CPU and GPU
@@ -121,7 +126,7 @@ def train_network(
             convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
         network.train()
         model: torch.nn.Module = network
-        if _compiles(settings, sampler.steps - state.step, device):
+        if _compiles(settings, sampler.steps, device):
             # A CUDA graph takes the launches off the host, which a GPU would wait for. It needs one process, and
             # gradients that do not outlive a step.
             graph = accelerator.num_processes == settings.gradient_accumulation == 1 and device.type == "cuda"
@@ -145,7 +150,7 @@ def train_network(
                 # Randomness in the network depends on the step alone, so that a checkpoint need not store its state.
                 torch.manual_seed(seed_for(settings.seed, state.step, accelerator.process_index))
                 for _ in range(settings.gradient_accumulation):
-                    crops, jitter_draws, labels = next(batches)
+                    crops, jitter_draws, labels = _next_batch(batches)
                     with accelerator.accumulate(model):
                         with accelerator.autocast():
                             losses = compute_losses(
@@ -194,7 +199,6 @@ def train_network(
                             f"{name} {value:{'.3f' if name == 'loss' else '.1f'}}" for name, value in metrics.items()
                         )
                         display.print(f"Epoch {epoch + 1}/{settings.epochs}: validation {text}")
-                        logger.info("epoch %d: validation %s", epoch + 1, text)
                         if on_epoch:
                             on_epoch(network, epoch + 1)
                     network.train()
@@ -218,6 +222,18 @@ def compile_network(network: Network, *, graph: bool) -> torch.nn.Module:
         graph: Capture a CUDA graph.
     """
     return torch.compile(network, dynamic=False, mode="reduce-overhead" if graph else "default")  # type: ignore[return-value]
+
+
+def _next_batch(batches: Iterator[Any]) -> Any:
+    """Next batch of a loader; an error of a worker process is reported in one line, without torch's traceback."""
+    try:
+        return next(batches)
+    except DataError as error:
+        if "Traceback" not in error.problem:  # raised in this process
+            raise
+        # torch rebuilds a worker's error from its printed traceback, whose last line is the class and the message.
+        _, _, message = error.problem.strip().splitlines()[-1].partition("DataError: ")
+        raise DataError(message) from None
 
 
 def _supervision(recipe: Recipe, epoch: int) -> PseudoLabelSettings | None:

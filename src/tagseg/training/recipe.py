@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.config import SET_BY_BUILDING, ModelConfig, Settings
@@ -123,6 +123,13 @@ class Recipe(Settings):
     validation: ValidationSettings = ValidationSettings()
     inference: InferenceOptions = InferenceOptions()
 
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        for name in SET_BY_BUILDING:
+            if getattr(self.model, name) != ModelConfig.model_fields[name].default:
+                raise ConfigError(f"model.{name} comes with the data or the weights and cannot be set in a recipe")
+        return self
+
     @classmethod
     def load(
         cls, recipe: "str | Path | Recipe" = "default", changes: Mapping[str, Any] | Sequence[str] = ()
@@ -212,7 +219,11 @@ class Recipe(Settings):
         if not matches:
             raise unknown_name("setting", name, names, hidden=[full.partition(".")[2] for full in names])
         if len(matches) > 1:
-            raise ConfigError(f"setting {name!r} is ambiguous; use one of {', '.join(matches)}")
+            sections = [full.partition(".")[0] for full in matches]
+            raise ConfigError(
+                f"setting {name!r} is in several sections: {', '.join(sections)}",
+                f"name one, for example {sections[0]}={{{{{name!r}: ...}}}}",
+            )
         section, _, field = matches[0].partition(".")
         return section, field
 
