@@ -1,0 +1,44 @@
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, WeightsError, unknown_name, writing
+
+
+def test_advice_names_arguments_in_python_and_options_on_the_command_line() -> None:
+    error = DataError("a.csv: 3 {images} are missing", "name their folder with {images}, or use {skip_bad}")
+    assert str(error) == "a.csv: 3 {images} are missing; name their folder with images=, or use skip_bad=True"
+    assert error.for_cli() == "a.csv: 3 {images} are missing; name their folder with --images, or use --skip-bad"
+    assert str(DataError("a.csv: is empty")) == DataError("a.csv: is empty").for_cli() == "a.csv: is empty"
+
+
+@pytest.mark.parametrize("kind", [DataError, ConfigError, WeightsError, Interrupted])
+def test_errors_come_back_from_worker_processes(kind: type[TagsegError]) -> None:
+    error = pickle.loads(pickle.dumps(kind("a.png: cannot be read", "use {skip_bad}")))
+    assert type(error) is kind
+    assert error.for_cli() == "a.png: cannot be read; use --skip-bad"
+
+
+def test_errors_about_arguments_are_value_errors() -> None:
+    assert all(issubclass(kind, ValueError) for kind in (DataError, ConfigError, WeightsError))
+    assert not issubclass(Interrupted, ValueError)
+
+
+def test_unknown_name_gives_the_known_ones_and_the_nearest() -> None:
+    error = unknown_name("backbone", "resnet5", ["vgg16", "resnet50"], more=" and others of timm", hidden=["resnext50"])
+    assert str(error) == (
+        "unknown backbone 'resnet5'; known: resnet50, vgg16 and others of timm. Did you mean 'resnet50'?"
+    )
+    assert "Did you mean 'resnext50'?" in str(unknown_name("backbone", "resnext5", ["vgg16"], hidden=["resnext50"]))
+    assert str(unknown_name("gate", 3, ["none"])) == "unknown gate 3; known: none."
+
+
+def test_errors_of_the_file_system_name_the_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = r"out: cannot be written \(Not a directory\); free some space, or choose another folder with out="
+    with pytest.raises(ConfigError, match=message) as error, writing("out"):
+        (tmp_path / "file" / "folder").mkdir()
+    assert isinstance(error.value.__cause__, NotADirectoryError)
+    with pytest.raises(KeyError), writing("out"):  # not of the file system: a bug keeps its traceback
+        raise KeyError
