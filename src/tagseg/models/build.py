@@ -46,7 +46,13 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
     """
     if classes is not None:
         config = config.model_copy(update={"class_names": name_classes(classes)})
-    backbone = build_backbone(config.backbone, config.in_channels)
+    trainable_blocks = config.resolve().trainable_blocks
+    backbone = build_backbone(
+        config.backbone,
+        config.in_channels,
+        blocks=config.blocks,
+        trainable_blocks=None if trainable_blocks == "all" else trainable_blocks,
+    )
     if isinstance(backbone, ResNet):
         backbone.set_stride_on(config.stride_on)
     if config.pretrained:
