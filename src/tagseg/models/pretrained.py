@@ -136,6 +136,7 @@ def rename_tensors(state: dict[str, Tensor], name: str, backbone: Backbone) -> d
         renamed |= _match_by_order(state, names, _numbers)
     elif isinstance(backbone, TimmViT):
         renamed |= {key.removeprefix("net."): key for key in names}
+        state = {key: value for key, value in state.items() if not key.startswith("fc_norm.")}
     elif isinstance(backbone, TimmCNN | EfficientNetLite0):
         # timm's feature extractors join some names (`stem.0` is `stem_0`) and lack the layers after the last feature.
         by_joined_name = {_joined(key.removeprefix("net.")): key for key in names}

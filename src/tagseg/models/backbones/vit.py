@@ -113,6 +113,7 @@ def create_vit(name: str, in_channels: int, *, pretrained: bool = False) -> Any:
             f"timm's {name!r} has no tokens for images of any size, so it cannot be a backbone",
             "choose a plain transformer such as vit_small_patch14_dinov2, or a convolutional network",
         )
+    net.fc_norm = nn.Identity()  # norm of the pooled tokens, which a classifier needs
     return net
 
 
