@@ -106,3 +106,8 @@ print(sorted({"torch", "torchvision", "scipy", "rich", "pycocotools"} & set(sys.
     message, modules = result.stdout.splitlines()
     assert message.startswith("nothere.csv: does not exist; name a CSV")
     assert modules == "[]"
+
+
+def test_home_of_an_unknown_user_does_not_exist() -> None:
+    with pytest.raises(DataError, match="~nouser/photos.csv: does not exist"):
+        DataSource("~nouser/photos.csv").open()
