@@ -252,6 +252,7 @@ def test_training_needs_disk_space_for_checkpoints(
         ),
         (["report", "nowhere"], "nowhere: does not exist; name the folder that tagseg train wrote"),
         (["evaluate", "shapes:2", "-m", "nowhere"], "nowhere: does not exist"),
+        (["evaluate", "shapes:2"], "cross, but the model has aeroplane"),
         (["check", "nowhere.csv"], "nowhere.csv"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),

@@ -262,7 +262,10 @@ class DataSource:
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):
-            raise DataError(f"{self.path}: its classes are fixed ({', '.join(fixed)})", "leave out {classes}")
+            raise DataError(
+                f"{self.path}: has the classes {', '.join(fixed)}, but the model has {', '.join(classes)}",
+                "use a model and data of the same classes",
+            )
 
     def _require_masks(self, masks: MaskDataset) -> MaskDataset:
         if not len(masks):
