@@ -83,7 +83,7 @@ class _Writer:
         path = self._out / INDEX_FILE
         with writing(self._out):
             self._out.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n")
+            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n", encoding="utf-8")
         return path
 
 
