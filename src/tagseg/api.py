@@ -193,7 +193,9 @@ def evaluate(
     predictor, source = _predictor(model, threshold), DataSource.of(data)
     images, masks = source.open(predictor.classes), source.open_masks(predictor.classes)
     if tune_on_masks:
-        predictor.settings = tune_threshold(predictor, images, masks, tta=tta, crf=crf, progress=progress).settings
+        predictor.settings = tune_threshold(
+            predictor, images, masks, tta=tta, crf=crf, batch_size=batch_size, progress=progress
+        ).settings
     result = evaluate_masks(predictor, images, masks, tta=tta, crf=crf, batch_size=batch_size, progress=progress)
     if out is not None:
         with writing(out):
