@@ -141,7 +141,7 @@ def images_with_masks(predictor: Predictor, data: ImageDataset, masks: MaskDatas
     if not indices:
         raise DataError(
             f"none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
-            "open the masks with the arguments of the dataset",
+            "name the folder with their masks, ID.png, with {masks}",
         )
     return indices
 
