@@ -111,3 +111,20 @@ def test_training_leaves_no_trace_in_the_process(
     assert torch.backends.cudnn.benchmark == benchmark
     assert threading.active_count() == threads
     assert capfd.readouterr() == ("", "")
+
+
+def test_masks_that_do_not_fit_do_not_stop_training(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    write_photos(folder)
+    (folder / "masks").mkdir()
+    for path in (folder / "images").iterdir():
+        Image.new("L", (48, 48), 9).save(folder / "masks" / path.name)  # there are six classes
+    tagseg.train(photos_source(folder), tmp_path / "run", recipe=small_recipe("training.epochs=2"), workers=0)
+    assert not any("mIoU" in line for line in (tmp_path / "run" / "metrics.jsonl").open())
+
+
+def test_output_folder_is_checked_before_the_work(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(tagseg.ConfigError, match=r"file: cannot be written \(File exists\); choose another place"):
+        tagseg.evaluate("nowhere.csv", model=trained, out=tmp_path / "file")

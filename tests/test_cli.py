@@ -244,12 +244,15 @@ def test_training_needs_disk_space_for_checkpoints(
     ("arguments", "message"),
     [
         (["predict", "nowhere.jpg"], "nowhere.jpg: does not exist; name an image, a folder, a zip or a pattern"),
+        (["predict", "~nouser/a.png"], "~nouser/a.png: does not exist"),
+        (["predict", __file__, "-m", "~nouser/photos"], "~nouser/photos: does not exist"),
         (
             ["predict", __file__, "-m", "nowhere"],
             "nowhere: does not exist; name a run folder, a model file, or default",
         ),
         (["report", "nowhere"], "nowhere: does not exist; name the folder that tagseg train wrote"),
         (["evaluate", "shapes:2", "-m", "nowhere"], "nowhere: does not exist"),
+        (["evaluate", "shapes:2"], "cross, but the model has aeroplane"),
         (["check", "nowhere.csv"], "nowhere.csv"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),

@@ -36,7 +36,7 @@ def test_unknown_name_gives_the_known_ones_and_the_nearest() -> None:
 
 def test_errors_of_the_file_system_name_the_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    message = r"out: cannot be written \(Not a directory\); free some space, or choose another folder with out="
+    message = r"out: cannot be written \(Not a directory\); choose another place with out="
     with pytest.raises(ConfigError, match=message) as error, writing("out"):
         (tmp_path / "file" / "folder").mkdir()
     assert isinstance(error.value.__cause__, NotADirectoryError)

@@ -14,7 +14,7 @@ import torch
 from tagseg._device import usable_cores
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset, check as check_data
 from tagseg.data.split import hold_out
-from tagseg.errors import DataError, writing
+from tagseg.errors import DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
 from tagseg.models import Network, build_network
 from tagseg.models.serialization import MODEL_FILE
@@ -105,6 +105,9 @@ def train(
             with writing(out):
                 write_held_out(out, val_data.image_ids)
         masks = val_source.masks_if_any(train_data.classes)
+        if masks is not None and not any(image_id in masks for image_id in val_data.image_ids):
+            logger.info("No validation image has a mask: mIoU is not logged")
+            masks = None
         with ExitStack() as stack:
             board = None
             if tensorboard and state.is_main_process:
@@ -162,7 +165,7 @@ def predict_files(
         images, batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
     )
     index = write_predictions(stream, Path(out), progress=progress)
-    return dict(json.loads(index.read_text()))
+    return dict(json.loads(index.read_text(encoding="utf-8")))
 
 
 def evaluate(
@@ -190,10 +193,14 @@ def evaluate(
         out: Folder to write `evaluation.json` to.
         progress: Show a progress bar.
     """
+    if out is not None:
+        make_folder(out)
     predictor, source = _predictor(model, threshold), DataSource.of(data)
     images, masks = source.open(predictor.classes), source.open_masks(predictor.classes)
     if tune_on_masks:
-        predictor.settings = tune_threshold(predictor, images, masks, tta=tta, crf=crf, progress=progress).settings
+        predictor.settings = tune_threshold(
+            predictor, images, masks, tta=tta, crf=crf, batch_size=batch_size, progress=progress
+        ).settings
     result = evaluate_masks(predictor, images, masks, tta=tta, crf=crf, batch_size=batch_size, progress=progress)
     if out is not None:
         with writing(out):
@@ -211,6 +218,8 @@ def write_report(run: str | Path, out: str | Path | None = None, *, count: int =
     """
     from tagseg.report import write_page  # imports matplotlib
 
+    if out is not None:
+        make_folder(Path(out).parent)
     images, masks = validation_data(run)
     return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
 
@@ -282,6 +291,12 @@ class _MaskMetrics:
         self._masks, self._settings = masks, settings
 
     def __call__(self, network: Network) -> dict[str, float]:
-        predictor = Predictor(network, self._settings, device=str(next(network.parameters()).device))
-        result = evaluate_masks(predictor, self._data, self._masks, progress=False)
+        device = next(network.parameters()).device
+        # On a CPU the fast paths take longer to prepare than they save on so few images.
+        predictor = Predictor(network, self._settings, device=str(device), optimize=device.type == "cuda")
+        try:
+            result = evaluate_masks(predictor, self._data, self._masks, progress=False)
+        except DataError as error:  # masks are not needed for training
+            logger.warning("mIoU is not logged: %s", error)
+            return {}
         return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}

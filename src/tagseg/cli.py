@@ -169,6 +169,8 @@ def predict(
     for image in predictions[:_MAX_LISTED]:
         classes = [f"{entry['name']} {image['scores'][entry['name']]:.0%}" for entry in image["classes"]]
         print(f"{image['name']}: {', '.join(classes) or 'no known class found'}")
+    if len(predictions) > _MAX_LISTED:
+        print(f"... and {len(predictions) - _MAX_LISTED} more in predictions.json")
     count = f"{len(predictions)} image{'' if len(predictions) == 1 else 's'}"
     print(f"{count}: masks, overlays and predictions.json are in {out}")
 

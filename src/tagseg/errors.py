@@ -6,11 +6,11 @@ Whatever else is raised is a bug in tagseg, or a wrong argument to one of its fu
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
-    "classes": ("classes=", "--classes"),
     "data": ("data=", "--data"),
     "images": ("images=", "--images"),
     "masks": ("masks=", "--masks"),
@@ -25,6 +25,9 @@ _ARGUMENTS = {
     "val": ("val=", "--val"),
     "voc": ("voc=", "--voc"),
 }
+
+
+_MAX_NAMES = 30  # names of a registry that an error lists; of a larger one it lists the nearest
 
 
 class TagsegError(Exception):
@@ -84,6 +87,10 @@ def unknown_name(
     known = sorted(known)
     nearest = get_close_matches(str(name), [*known, *hidden], n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    if len(known) > _MAX_NAMES:
+        shown = get_close_matches(str(name), known, n=_MAX_NAMES // 4, cutoff=0)
+        more = f" and {len(known) - len(shown)} more{more}"
+        known = shown
     return ConfigError(f"unknown {kind} {name!r}; known: {', '.join(known)}{more}.{hint}")
 
 
@@ -94,6 +101,13 @@ def writing(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
-        raise ConfigError(
-            f"{path}: cannot be written ({reason})", "free some space, or choose another folder with {out}"
-        ) from error
+        advice = "choose another place with {out}"
+        if error.errno in (ENOSPC, EDQUOT):
+            advice = f"free some space, or {advice}"
+        raise ConfigError(f"{path}: cannot be written ({reason})", advice) from error
+
+
+def make_folder(path: str | Path) -> None:
+    """Make a folder for results before the work on them starts, so that a wrong path costs nothing."""
+    with writing(path):
+        Path(path).mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def test_built_in_dataset_opens_by_name() -> None:
     assert open_dataset("shapes:3", split="val").image_ids[0].startswith("val")
     with pytest.raises(DataError, match="shapes:many: the number of images is not a whole number"):
         open_dataset("shapes:many")
-    with pytest.raises(DataError, match="its classes are fixed .*; leave out classes="):
+    with pytest.raises(DataError, match="shapes:3: has the classes disc, .*, but the model has cat; use a model and"):
         open_dataset("shapes:3", classes=["cat"])
 
 
@@ -106,3 +106,8 @@ print(sorted({"torch", "torchvision", "scipy", "rich", "pycocotools"} & set(sys.
     message, modules = result.stdout.splitlines()
     assert message.startswith("nothere.csv: does not exist; name a CSV")
     assert modules == "[]"
+
+
+def test_home_of_an_unknown_user_does_not_exist() -> None:
+    with pytest.raises(DataError, match="~nouser/photos.csv: does not exist"):
+        DataSource("~nouser/photos.csv").open()

@@ -24,14 +24,20 @@ def test_both_protocols_equal_predict(predictor: Predictor, tta: bool) -> None:
     assert (evaluation.confusion["predicted-tags"].counts != evaluation.confusion["true-tags"].counts).any()
 
 
-def test_network_runs_once_per_image(predictor: Predictor) -> None:
-    batch_sizes = []
+@pytest.mark.parametrize(("batch_size", "expected"), [(None, [1] * COUNT), (3, [3, COUNT - 3])])
+def test_network_runs_once_per_image(predictor: Predictor, batch_size: int | None, expected: list[int]) -> None:
+    batch_sizes: list[int] = []
     hook = predictor.engine.runner.register_forward_hook(
         lambda _module, args, _output: batch_sizes.append(len(args[0]))
     )
-    evaluate(predictor, DATA, MASKS, progress=False)
+    evaluate(predictor, DATA, MASKS, batch_size=batch_size, progress=False)
     hook.remove()
-    assert sum(batch_sizes) == COUNT
+    assert batch_sizes == expected
+
+
+def test_batch_size_must_be_positive(predictor: Predictor) -> None:
+    with pytest.raises(ValueError, match="batch_size must be 1 or more, got 0"):
+        evaluate(predictor, DATA, MASKS, batch_size=0)
 
 
 def test_predictions_are_resized_to_the_masks(predictor: Predictor) -> None:

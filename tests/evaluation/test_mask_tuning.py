@@ -21,6 +21,11 @@ def test_tuning_on_masks_is_marked(predictor: Predictor) -> None:
     assert "TUNED ON MASKS" in json.loads(result.to_json())["caveat"]
 
 
+def test_batch_size_must_be_positive(predictor: Predictor) -> None:
+    with pytest.raises(ValueError, match="batch_size must be 1 or more, got 0"):
+        tune_on_masks(predictor, DATA, MASKS, batch_size=0)
+
+
 @pytest.mark.parametrize("protocol", ["true-tags", "predicted-tags"])
 def test_best_background_equals_evaluate(cam: Predictor, protocol: str) -> None:
     tuning = best_background(cam, DATA, MASKS, (0.1, 0.3, 0.5), protocol=protocol, progress=False)

@@ -8,6 +8,7 @@ import torchvision
 from safetensors.torch import save_file
 
 import tagseg
+from tagseg.errors import ConfigError
 from tests.compare import assert_close
 
 
@@ -213,3 +214,20 @@ def test_failed_download_names_the_remedy(backbone: str, monkeypatch: pytest.Mon
     ) as error:
         tagseg.build_model(backbone, 2, pretrained=True)
     assert "\n" not in str(error.value)
+
+
+def test_timm_network_without_weights_is_named() -> None:
+    with pytest.raises(ConfigError, match="timm has no weights for seresnet18; name a file with"):
+        tagseg.build_model("seresnet18", 2, pretrained=True)
+
+
+@pytest.mark.parametrize("backbone", ["resnet18", "tf_efficientnet_lite0"])
+def test_weights_that_do_not_fit_are_no_failed_download(backbone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_model = timm.create_model
+
+    def create_other(name: str, *, pretrained: bool = False, **options: Any) -> Any:
+        return create_model("resnet34" if pretrained else name, **options)
+
+    monkeypatch.setattr(timm, "create_model", create_other)
+    with pytest.raises(RuntimeError, match="loading state_dict"):
+        tagseg.build_model(backbone, 2, pretrained=True)

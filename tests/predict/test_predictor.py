@@ -124,6 +124,8 @@ def test_background_of_cam_can_be_set(image: Pixels) -> None:
 def test_missing_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere: does not exist; name a run folder"):
         load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="~nouser/photos: does not exist"):
+        load("~nouser/photos")
     with pytest.raises(ValueError, match="this folder has no model.safetensors"):
         load(tmp_path)
 
@@ -158,6 +160,10 @@ def test_batches_equal_single_images_in_the_same_order(predictor: Predictor, fol
     for expected, prediction in zip(single, batched, strict=True):
         assert prediction.name == expected.name
         assert np.abs(prediction.probabilities - expected.probabilities).max() < 1e-4
+
+
+def test_list_keeps_all_its_entries(predictor: Predictor, folder: Path) -> None:
+    assert [prediction.name for prediction in predictor.predict([folder / "a.png"] * 2)] == ["a", "a"]
 
 
 def test_damaged_images_raise_or_are_skipped(predictor: Predictor, folder: Path) -> None:

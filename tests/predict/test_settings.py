@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 import tagseg
 from tagseg.models import Network
@@ -25,6 +27,17 @@ def test_settings_are_saved_in_the_model_file(network: Network, tmp_path: Path) 
     assert loaded.settings == settings
     assert loaded.description["name"] == "photos"
     assert read_notes(file)["trained"] == "on photos"
+
+
+def test_weights_stay_as_they_are(network: Network, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    save_model(network, file, half=True)
+    before = load_file(file)
+    write_settings(file, InferenceSettings(thresholds=0.25, thresholds_from="user"))
+    after = load_file(file)
+    assert any(tensor.dtype == torch.float16 for tensor in after.values())
+    assert before.keys() == after.keys()
+    assert all(before[name].dtype == after[name].dtype and before[name].equal(after[name]) for name in before)
 
 
 def test_defaults_are_those_of_the_paper() -> None:
@@ -57,3 +70,6 @@ def test_wrong_number_of_thresholds_is_refused(network: Network, tmp_path: Path)
     save_model(network, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="got 1 thresholds for 2 classes"):
         write_settings(tmp_path / "model.safetensors", InferenceSettings(thresholds=(0.1,)))
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="other.safetensors has no tagseg configuration"):
+        write_settings(tmp_path / "other.safetensors", InferenceSettings())

@@ -1,9 +1,14 @@
+import sys
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from tagseg.data import DataError
 from tagseg.predict.sources import find_sources
+from tests.predict.conftest import Pixels
 
 
 def test_folders_patterns_zips_and_members_are_found(folder: Path) -> None:
@@ -17,12 +22,27 @@ def test_folders_patterns_zips_and_members_are_found(folder: Path) -> None:
     archive = folder.parent / "more.zip"
     assert names(archive) == ["x/e", "f"]
     assert names(f"{archive}:x/e.png") == ["x/e"]
-    assert names(folder / "a.png", folder) == ["a", "b", "cats/c", "cats/d"]  # each image once
+    assert names(f"{folder}/**/**/*.png") == ["a", "c", "d"]  # each file once
+    assert names(folder / "a.png", folder) == ["a", "a", "b", "cats/c", "cats/d"]  # every argument keeps its images
+
+
+def test_file_objects_can_be_read_twice(folder: Path) -> None:
+    file = BytesIO((folder / "a.png").read_bytes())
+    (source,) = find_sources([file])
+    assert np.array_equal(source.read(), source.read())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_floating_point_tensors_are_converted(image: Pixels, dtype: torch.dtype) -> None:
+    tensor = torch.from_numpy(image).permute(2, 0, 1) / 255
+    (source,) = find_sources(tensor.to(dtype))
+    assert np.abs(source.read().astype(int) - image).max() <= 1
 
 
 def test_missing_images_are_named(folder: Path) -> None:
     for argument, message in (
         (folder / "z.jpg", "z.jpg: does not exist; name an image, a folder"),
+        ("~nouser/a.png", "~nouser/a.png: does not exist"),
         (f"{folder}/*.tif", "no image matches this pattern"),
         (f"{folder.parent}/more.zip:g.png", "has no image g.png"),
     ):
@@ -33,3 +53,9 @@ def test_missing_images_are_named(folder: Path) -> None:
         find_sources(folder / "empty")
     with pytest.raises(DataError, match="no images were given"):
         find_sources([])
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="there ** may be a part of a name")
+def test_wrong_patterns_are_named(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"photos/\*\*.png: is not a pattern .*; write for example photos/\*\*/\*.jpg"):
+        find_sources(f"{folder}/**.png")

@@ -21,7 +21,13 @@ def test_thresholds_are_tuned_on_tagged_images() -> None:
     data = shapes(6, size=64)
     torch.manual_seed(0)
     predictor = Predictor(tagseg.build_model("resnet18", data.classes), device="cpu", precision="float32")
+    batch_sizes: list[int] = []
+    hook = predictor.engine.runner.register_forward_hook(
+        lambda _module, args, _output: batch_sizes.append(len(args[0]))
+    )
     settings = tune_on_tags(predictor, data)
+    hook.remove()
+    assert batch_sizes == [predictor.engine.batch_size] * len(data)
     scores = [list(predictor.predict(data[index][0]).scores.values()) for index in range(len(data))]
     assert settings.thresholds == pytest.approx(tune_thresholds(scores, data.labels), abs=1e-4)
     assert (settings.thresholds_from, settings.scales) == ("tags", predictor.settings.scales)

@@ -188,5 +188,5 @@ def test_wrong_arguments_are_refused(trained: Path, tmp_path: Path) -> None:
         write_page(trained, images=IMAGES, count=0)
     with pytest.raises(ConfigError, match="is a folder; name a file with out="):
         write_page(trained, tmp_path, images=None)
-    with pytest.raises(DataError, match="open them with the run's classes"):
+    with pytest.raises(DataError, match="open them with the run's classes, in its order$"):
         write_page(trained, images=shapes(2, size=SIZE))

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,10 +11,11 @@ import pytest
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState, GradientState
+from torch.utils.data import DataLoader, TensorDataset
 
 from tagseg.errors import Interrupted
 from tagseg.models import Network, build_network
-from tagseg.training.distributed import preserve_accelerate_state
+from tagseg.training.distributed import ignore_signals, iterate, preserve_accelerate_state
 from tagseg.training.logging import read_metrics
 from tagseg.training.loop import train_network
 from tests.training.small_run import run, small_data, small_recipe, validation_losses
@@ -103,3 +105,11 @@ def test_process_state_is_restored(
     assert process_state() == before
     if accelerator:
         assert (accelerator.mixed_precision, accelerator.gradient_accumulation_steps) == ("no", 3)
+
+
+def test_workers_end_with_the_loop() -> None:
+    """They ignore SIGTERM, by which Python would end them at exit: after an error it would wait for them forever."""
+    loader = DataLoader(TensorDataset(torch.arange(100)), num_workers=1, worker_init_fn=ignore_signals)
+    with iterate(loader) as items:
+        next(items)
+    assert not multiprocessing.active_children()

@@ -25,6 +25,11 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: cannot be read as text ({error})", "save it as UTF-8") from error
 
 
+def expand_home(path: str | Path) -> Path:
+    """Replace `~` by the home folder; unlike `Path.expanduser`, keep `~name` if there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
 def is_file(path: Path) -> bool:
     """Whether a path is a file; False for names that the file system does not allow."""
     try:

@@ -38,7 +38,8 @@ def read_class_folders(root: Path, *, split: str | None = None, classes: Sequenc
         copies[image.name, image.digest].append(image)
     if not copies:
         raise DataError(
-            f"{root}: holds no table and no images in folders named like their class", "name a CSV, or sort them"
+            f"{root}: holds no table and no images in folders named like their class",
+            "name a CSV, or sort the images into folders such as dog/1.jpg",
         )
     records = []
     for images in copies.values():

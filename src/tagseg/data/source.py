@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tagseg.data._shapes_render import SHAPE_CLASSES
 from tagseg.data.coco import coco_masks, find_coco, read_coco
+from tagseg.data.files import expand_home
 from tagseg.data.folders import read_class_folders
 from tagseg.data.masks import MaskDataset, find_mask_files
 from tagseg.data.records import Record, Records
@@ -124,7 +125,7 @@ class DataSource:
         """Detect the format from the path's name and the folder's content, without reading an image."""
         if _is_built_in(self.path):
             return Shapes(_shapes_count(self.path), self.split or "train")
-        path = Path(self.path).expanduser()
+        path = expand_home(self.path)
         if path.is_dir():
             return self._detect_folder(path)
         if not path.exists():
@@ -261,7 +262,10 @@ class DataSource:
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):
-            raise DataError(f"{self.path}: its classes are fixed ({', '.join(fixed)})", "leave out {classes}")
+            raise DataError(
+                f"{self.path}: has the classes {', '.join(fixed)}, but the model has {', '.join(classes)}",
+                "use a model and data of the same classes",
+            )
 
     def _require_masks(self, masks: MaskDataset) -> MaskDataset:
         if not len(masks):
@@ -345,4 +349,4 @@ def _as_texts(paths: Paths) -> tuple[str, ...]:
 
 
 def _as_paths(texts: Iterable[str]) -> list[Path]:
-    return [Path(text).expanduser() for text in texts]
+    return [expand_home(text) for text in texts]

@@ -25,7 +25,6 @@ from tagseg.predict.settings import FixedClasses
 from tagseg.predict.tiling import ClassMask
 
 PROTOCOLS = (PREDICTED_TAGS, TRUE_TAGS)
-_BATCH_SIZE = 8
 
 
 def evaluate(
@@ -48,7 +47,7 @@ def evaluate(
         masks: Ground truth, opened with the same arguments; images without a mask are left out and counted.
         tta: Test-time augmentation, as in the paper.
         crf: Refine by a dense CRF, for each protocol separately.
-        batch_size: Images of one size that run together.
+        batch_size: Images of one size that run together; by default what suits the device.
         progress: Show a progress bar.
     """
     predictor = as_predictor(model)
@@ -113,7 +112,7 @@ def segment_with_masks(
         tta: Test-time augmentation.
         crf: Refine by a dense CRF.
         keep_probs: Keep the merged masks of every image; otherwise only where the ground truth has another size.
-        batch_size: Images of one size that run together.
+        batch_size: Images of one size that run together; by default what suits the device.
         progress: Show a progress bar.
     """
     indices = images_with_masks(predictor, data, masks)
@@ -125,9 +124,7 @@ def segment_with_masks(
     samples = read_ahead(read, indices, size=lambda sample: sample.image.nbytes + sample.key.nbytes)
     tracked = track(samples, "Evaluating", len(indices), console=Console(stderr=True), disable=not progress)
     settings = predictor.settings.for_tta(tta)
-    for sample, result in run_pipeline(
-        predictor.engine, tracked, settings, crf=crf, batch_size=batch_size or _BATCH_SIZE
-    ):
+    for sample, result in run_pipeline(predictor.engine, tracked, settings, crf=crf, batch_size=batch_size):
         yield EvaluatedImage(result.segmentations, sample.key)
 
 
@@ -144,7 +141,7 @@ def images_with_masks(predictor: Predictor, data: ImageDataset, masks: MaskDatas
     if not indices:
         raise DataError(
             f"none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
-            "open the masks with the arguments of the dataset",
+            "name the folder with their masks, ID.png, with {masks}",
         )
     return indices
 

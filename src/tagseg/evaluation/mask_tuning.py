@@ -54,6 +54,7 @@ def tune_on_masks(
     thresholds: Sequence[float] = _THRESHOLDS,
     tta: bool = False,
     crf: bool = False,
+    batch_size: int | None = None,
     progress: bool = False,
 ) -> MaskTuning:
     """Find the threshold, one for all classes, with the best mean IoU under `predicted-tags`.
@@ -65,6 +66,7 @@ def tune_on_masks(
         thresholds: Values to try; the network runs once per image for all of them.
         tta: Test-time augmentation.
         crf: Refine by a dense CRF.
+        batch_size: Images of one size that run together; by default what suits the device.
         progress: Show a progress bar.
     """
     predictor = as_predictor(model)
@@ -73,7 +75,9 @@ def tune_on_masks(
         str(value): settings.threshold_rule(len(predictor.classes)) for value, settings in candidates.items()
     }
     matrices = {value: ConfusionMatrix(1 + len(predictor.classes)) for value in candidates}
-    for image in segment_with_masks(predictor, data, masks, lambda _: rules, tta=tta, crf=crf, progress=progress):
+    for image in segment_with_masks(
+        predictor, data, masks, lambda _: rules, tta=tta, crf=crf, batch_size=batch_size, progress=progress
+    ):
         for value, matrix in matrices.items():
             mask = mask_at_size(image.segmentations[str(value)], image.ground_truth.shape)
             matrix.update(mask, image.ground_truth)

@@ -102,7 +102,7 @@ class Evaluation:
         """Write evaluation.json into a folder, which is created if it does not exist."""
         path = Path(folder) / EVALUATION_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.to_json() + "\n")
+        path.write_text(self.to_json() + "\n", encoding="utf-8")
         return path
 
     def print(self, console: Console | None = None) -> None:

@@ -44,7 +44,8 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str) -> None:
                 "timm's weights are chosen by the backbone's tag, for example resnet18.TAG",
             )
         with _download(name):
-            backbone.load_timm_weights(name)
+            state = backbone.download_timm_weights(name)
+        backbone.net.load_state_dict(state)
     else:
         state, origin = _torchvision_weights(name, source)
         load_matching_state(backbone, rename_tensors(state, name, backbone), origin=origin)
@@ -202,10 +203,12 @@ def _torchvision_weights(name: str, source: bool | str) -> tuple[dict[str, Tenso
 
 @contextmanager
 def _download(name: str) -> Iterator[None]:
-    """Report any failure of a download in one line."""
+    """Report a failed download in one line."""
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError  # slow to import
+
     try:
         yield
-    except Exception as error:
+    except (OSError, EntryNotFoundError, HfHubHTTPError) as error:  # an OSError too: URLError, a missing local entry
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise WeightsError(
             f"the ImageNet weights of {name} could not be downloaded ({reason})",

@@ -43,6 +43,13 @@ def config_metadata(model: Network) -> dict[str, str]:
     return {_CONFIG_KEY: model.config.to_json()}
 
 
+def config_from_metadata(metadata: Mapping[str, str], path: str | Path) -> ModelConfig:
+    """Configuration in the metadata of a model's file, whose path is for the error."""
+    if _CONFIG_KEY not in metadata:
+        raise WeightsError(f"{path} has no tagseg configuration, so it is not a model saved by tagseg")
+    return ModelConfig.from_json(metadata[_CONFIG_KEY])
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file so that a crash leaves either the old or the new one.
 
@@ -72,10 +79,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 def load_model(path: str | Path) -> Network:
     """Load a model of `save_model`, or the network of a run's checkpoint, in evaluation mode."""
     state, metadata = read_weights(Path(path))
-    if _CONFIG_KEY not in metadata:
-        raise WeightsError(f"{path} has no tagseg configuration, so it is not a model saved by tagseg")
     try:
-        config = ModelConfig.from_json(metadata[_CONFIG_KEY])
+        config = config_from_metadata(metadata, path)
         model = build_network(config, config.class_names)
     except ConfigError as error:
         raise WeightsError(f"{path} is not a model of this version of tagseg: {error.problem}", error.advice) from None

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
+from tagseg.data.files import expand_home
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, DataError, WeightsError, unknown_name
 from tagseg.models.base import Network
@@ -46,7 +47,7 @@ def load(
         max_pixels: Most pixels of one forward pass; larger images are tiled.
         optimize: Whether to use the fast paths of `tagseg.predict.optimize`; False runs the plain network.
     """
-    file = DEFAULT_FOLDER if path == DEFAULT_MODEL else Path(path).expanduser()
+    file = DEFAULT_FOLDER if path == DEFAULT_MODEL else expand_home(path)
     if not file.exists():
         raise WeightsError(f"{path}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
     if file.is_dir():

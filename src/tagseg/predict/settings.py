@@ -6,9 +6,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from safetensors.torch import save_file
+
 from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.config import ModelConfig
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, load_model, read_notes, save_model
+from tagseg.models.pretrained import read_weights
+from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, config_from_metadata, read_notes, write_atomically
 
 BACKGROUND_POWER = 3.0
 PAPER_THRESHOLD = 0.1
@@ -138,6 +141,6 @@ def write_settings(path: str | Path, settings: InferenceSettings) -> None:
     """Replace the settings in a model's file; the rest of the file stays."""
     if Path(path).name == CHECKPOINT_FILE:
         raise WeightsError(f"{path}: training resumes from this file, so it is not changed", f"name {MODEL_FILE}")
-    model = load_model(path)
-    settings.thresholds_per_class(model.config.num_classes)
-    save_model(model, path, notes={**read_notes(path), NOTE: settings.to_json()})
+    tensors, metadata = read_weights(Path(path))
+    settings.thresholds_per_class(config_from_metadata(metadata, path).num_classes)
+    write_atomically(Path(path), lambda part: save_file(tensors, part, {**metadata, NOTE: settings.to_json()}))

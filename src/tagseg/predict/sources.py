@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from tagseg.data.files import FileIndex, FileRef
+from tagseg.data.files import FileIndex, FileRef, expand_home
 from tagseg.data.images import IMAGE_SUFFIXES, Pixels, apply_exif_rotation, decode, strip_image_suffix, to_rgb
 from tagseg.errors import DataError
 
-MemoryInput = Image.Image | NDArray[np.generic] | Tensor | bytes | BinaryIO
+MemoryImage = Image.Image | NDArray[np.generic] | Tensor | bytes
+MemoryInput = MemoryImage | BinaryIO
 ImageInput = str | Path | MemoryInput
+_IN_MEMORY = (Image.Image, np.ndarray, Tensor, bytes)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class MemorySource:
     """An image in memory."""
 
     name: str
-    image: MemoryInput
+    image: MemoryImage
     path: None = None
 
     def read(self) -> Pixels:
@@ -51,44 +53,45 @@ class MemorySource:
             return np.array(to_rgb(apply_exif_rotation(self.image.copy())))
         if isinstance(self.image, Tensor):
             values = self.image.detach().cpu()
+            values = values.float() if values.is_floating_point() else values  # NumPy has no bfloat16
             return _array_to_rgb((values.movedim(0, -1) if values.dim() == 3 else values).numpy(), "[3, H, W]")
         if isinstance(self.image, np.ndarray):
             return _array_to_rgb(self.image, "[H, W, 3]")
-        return decode(self.image if isinstance(self.image, bytes) else self.image.read(), self.name)
+        return decode(self.image, self.name)
 
 
 ImageSource = FileSource | MemorySource
 
 
 def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]:
-    """List images of all kinds, each file once, in the order of the arguments.
+    """List images of all kinds, in the order of the arguments.
 
     An image is named by its path below the folder or zip that was given, without its suffix.
 
     Args:
         images: Files, folders (searched recursively), zips, members of zips as `photos.zip:cats/1.jpg`, glob patterns
-            such as `photos/*.jpg`, and images in memory.
+            such as `photos/*.jpg`, and images in memory. File objects are read here: a source may be read again.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
     inputs = cast("Iterable[ImageInput]", [images] if is_single else images)
-    sources: dict[FileRef | int, ImageSource] = {}
+    sources: list[ImageSource] = []
     for image in inputs:
         if isinstance(image, str | Path):
-            for source in _expand(Path(image).expanduser()):
-                sources.setdefault(source.file, source)
+            sources += _expand(expand_home(image))
         elif _is_in_memory(image):
-            sources[len(sources)] = MemorySource(f"image-{len(sources) + 1:04d}", image)
+            content = image if isinstance(image, _IN_MEMORY) else image.read()
+            sources.append(MemorySource(f"image-{len(sources) + 1:04d}", content))
         else:
             raise DataError(
                 "an image is a path, PIL image, array, tensor, bytes or file object, got " + type(image).__name__
             )
     if not sources:
         raise DataError("no images were given", "give files, folders, zips or patterns such as photos/*.jpg")
-    return list(sources.values())
+    return sources
 
 
 def _is_in_memory(image: object) -> TypeGuard[MemoryInput]:
-    return isinstance(image, Image.Image | np.ndarray | Tensor | bytes) or hasattr(image, "read")
+    return isinstance(image, _IN_MEMORY) or hasattr(image, "read")
 
 
 def _expand(path: Path) -> list[FileSource]:
@@ -103,7 +106,10 @@ def _expand(path: Path) -> list[FileSource]:
             raise DataError(f"{zip_path}: has no image {member}", "check its name")
         return [_file_source(file, member)]
     if has_magic(str(path)):
-        matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        try:
+            matches = sorted(set(Path(path.anchor).glob(str(path.relative_to(path.anchor)))))
+        except ValueError as error:
+            raise DataError(f"{path}: is not a pattern ({error})", "write for example photos/**/*.jpg") from error
         files = [match for match in matches if match.is_file() and match.suffix.lower() in IMAGE_SUFFIXES]
         if not files:
             raise DataError(f"{path}: no image matches this pattern", _suffix_advice())

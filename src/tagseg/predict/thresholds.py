@@ -10,8 +10,6 @@ from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
 
-_BATCH_SIZE = 8
-
 
 def tune_on_tags(predictor: Predictor, data: ImageDataset, *, tta: bool = False) -> InferenceSettings:
     """Tune the thresholds on tagged validation images.
@@ -27,8 +25,7 @@ def tune_on_tags(predictor: Predictor, data: ImageDataset, *, tta: bool = False)
     predictor.check_classes("images' tags", data.classes)
     samples = read_ahead(lambda index: _sample(data, index), range(len(data)), size=lambda sample: sample.image.nbytes)
     settings = predictor.settings.for_tta(tta)
-    results = run_pipeline(predictor.engine, samples, settings, batch_size=_BATCH_SIZE)
-    scores = [result.scores for _, result in results]
+    scores = [result.scores for _, result in run_pipeline(predictor.engine, samples, settings)]
     return replace(predictor.settings, thresholds=tune_thresholds(scores, data.labels.numpy()), thresholds_from="tags")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from tagseg.errors import ConfigError, writing
+from tagseg.errors import ConfigError, make_folder, writing
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
@@ -33,6 +33,7 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     out = Path(out_dir)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
+    make_folder(out)
     writer = _Writer(out)
     total = len(predictions) if isinstance(predictions, PredictionStream) else None
     tracked = track(predictions, "Predicting", total, console=Console(stderr=True), disable=not progress)
@@ -82,8 +83,7 @@ class _Writer:
         images = [self.entries[name] for name in self._file_names if name in self.entries]
         path = self._out / INDEX_FILE
         with writing(self._out):
-            self._out.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n")
+            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n", encoding="utf-8")
         return path
 
 

@@ -100,7 +100,7 @@ def _check_classes(kind: str, dataset: ImageDataset | MaskDataset | None, run: R
     if dataset is not None and tuple(dataset.classes) != run.classes:
         raise DataError(
             f"the {kind} have the classes {', '.join(dataset.classes)}, but the run has {', '.join(run.classes)}",
-            "open them with the run's classes, in its order, with {classes}",
+            "open them with the run's classes, in its order",
         )
 
 

@@ -62,7 +62,7 @@ def read_measurement(run: Path, name: str) -> Evaluation | None:
         return None
     advice = "remove the file and reproduce the table again"
     try:
-        evaluation = Evaluation.from_json(path.read_text())
+        evaluation = Evaluation.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError) as error:
         raise DataError(f"{path}: is not an evaluation of this version", advice) from error
     settings = evaluation.settings

@@ -1,24 +1,39 @@
 """Processes, devices and process-wide state of a training run, by means of accelerate."""
 
+import atexit
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState, GradientState
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tagseg._device import pick_device
 from tagseg.errors import ConfigError, unknown_name
+
+ItemT = TypeVar("ItemT")
 
 _USE_CPU = "ACCELERATE_USE_CPU"  # read by accelerate
 
 
 def processes() -> PartialState:
     """Processes of this run: one, or those that `accelerate launch` or `torchrun` started."""
-    return PartialState(cpu=train_on_cpu())
+    state = PartialState(cpu=train_on_cpu())
+    if state.num_processes > 1:
+        # A group that still exists at exit may abort the process.
+        atexit.unregister(_end_process_group)
+        atexit.register(_end_process_group)
+    return state
+
+
+def _end_process_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def train_on_cpu() -> bool:
@@ -65,6 +80,7 @@ def accelerator(*, precision: str, gradient_accumulation: int) -> Iterator[Accel
     with preserve_accelerate_state():
         AcceleratorState._shared_state.clear()
         GradientState._shared_state.clear()
+        processes()
         yield Accelerator(
             cpu=train_on_cpu(),
             mixed_precision=_mixed_precision(precision),
@@ -137,6 +153,20 @@ def stop_signals() -> Iterator[StopRequest]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None if it was not set by Python
+
+
+@contextmanager
+def iterate(loader: Iterable[ItemT]) -> Iterator[Iterator[ItemT]]:
+    """Iterate over a loader, and end its worker processes at the end.
+
+    They ignore SIGTERM, by which Python would end them at exit: after an error it would wait for them forever.
+    """
+    iterator = iter(loader)
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, _MultiProcessingDataLoaderIter):
+            iterator._shutdown_workers()
 
 
 def ignore_signals(_worker: int) -> None:

@@ -40,14 +40,14 @@ class MetricsLog:
         self.path = folder / METRICS_FILE
         lines = [line for line in read_metrics(folder) if line["step"] <= step] if step else []
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        write_atomically(self.path, lambda part: part.write_text(text))
+        write_atomically(self.path, lambda part: part.write_text(text, encoding="utf-8"))
 
     def write(self, kind: str, step: int, **values: float | int | str | None) -> None:
         """Append a line; NaN, which JSON does not have, becomes null."""
         clean = {
             key: None if isinstance(value, float) and math.isnan(value) else value for key, value in values.items()
         }
-        with writing(self.path), self.path.open("a") as file:
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, "step": step, **clean}) + "\n")
 
 
@@ -55,7 +55,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Lines of a run's `metrics.jsonl`, without damaged ones, which a crash may leave."""
     path = folder / METRICS_FILE
     lines: list[dict[str, Any]] = []
-    for text in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+    for text in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else ():
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from tagseg._triton import can_compile
+from tagseg._device import can_compile
 from tagseg.data.dataset import ImageDataset
 from tagseg.errors import ConfigError, DataError, Interrupted
 from tagseg.models import Network, save_model
@@ -24,6 +24,7 @@ from tagseg.training.distributed import (
     cudnn_benchmark,
     explain_out_of_memory,
     ignore_signals,
+    iterate,
     stop_signals,
 )
 from tagseg.training.logging import MetricsLog, ProgressDisplay
@@ -103,14 +104,12 @@ def train_network(
             process=accelerator.process_index,
         )
         sampler.start = state.step
-        batches = iter(
-            DataLoader(
-                TrainingImages(train, recipe.transforms, settings.seed),
-                batch_sampler=sampler,
-                num_workers=workers,
-                pin_memory=device.type == "cuda",
-                worker_init_fn=ignore_signals,
-            )
+        train_batches = DataLoader(
+            TrainingImages(train, recipe.transforms, settings.seed),
+            batch_sampler=sampler,
+            num_workers=workers,
+            pin_memory=device.type == "cuda",
+            worker_init_fn=ignore_signals,
         )
         validation_batches = DataLoader(
             ValidationImages(validation, recipe.transforms),
@@ -139,7 +138,10 @@ def train_network(
         if metrics_log and state.step < sampler.steps:
             metrics_log.write("session", state.step, session=state.sessions, processes=accelerator.num_processes)
         start_time, seconds_before, running_means = time.monotonic(), state.seconds, _RunningMeans()
-        with ProgressDisplay(sampler.steps, start=state.step, quiet=not (is_main and progress)) as display:
+        with (
+            iterate(train_batches) as batches,
+            ProgressDisplay(sampler.steps, start=state.step, quiet=not (is_main and progress)) as display,
+        ):
             if state.step == sampler.steps:
                 display.print(f"This run is complete: {sampler.steps} steps. To train again, choose another folder.")
             elif state.step:

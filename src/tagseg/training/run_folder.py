@@ -45,7 +45,7 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
     versions = {"tagseg": __version__, "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in _PACKAGES}
     text = json.dumps({**config, "versions": versions}, indent=2) + "\n"
-    write_atomically(path, lambda part: part.write_text(text))
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def read_config(run: Path) -> dict[str, Any]:
             f"{run} is not a run folder: it has no {CONFIG_FILE}", "name the folder that training wrote to"
         )
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict) or not {"recipe", "classes", "data"} <= config.keys():
@@ -67,7 +67,7 @@ def read_config(run: Path) -> dict[str, Any]:
 def write_held_out(run: Path, names: Sequence[str]) -> None:
     """Write the names of the validation images."""
     text = "".join(f"{name}\n" for name in names)
-    write_atomically(run / VALIDATION_FILE, lambda part: part.write_text(text))
+    write_atomically(run / VALIDATION_FILE, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def read_held_out(run: Path) -> list[str]:
@@ -75,7 +75,7 @@ def read_held_out(run: Path) -> list[str]:
     path = run / VALIDATION_FILE
     if not path.is_file():
         raise ConfigError(f"{run} has no {VALIDATION_FILE}, which names the validation images of a run")
-    return path.read_text().splitlines()
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def check_disk_space(out: Path, network: Network) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tagseg.models import Network
+from tagseg.training.distributed import iterate
 from tagseg.training.objective import BatchLabels, compute_losses
 from tagseg.training.recipe import PseudoLabelSettings
 
@@ -52,21 +53,22 @@ def validate(
     network.eval()
     total, classification, count = 0.0, 0.0, 0
     scores, labels = [], []
-    for images, batch_labels in batches:
-        images = images.to(network.mean.device).float() / 255
-        with autocast():
-            losses = compute_losses(
-                network,
-                images,
-                BatchLabels.on_device(batch_labels, network.mean.device),
-                normalize=network.normalize,
-                settings=settings,
-            )
-        total += losses.total.item() * len(images)
-        classification += losses.classification.item() * len(images)
-        count += len(images)
-        scores.append(losses.scores.float().sigmoid().cpu())
-        labels.append(batch_labels)
+    with iterate(batches) as items:
+        for images, batch_labels in items:
+            images = images.to(network.mean.device).float() / 255
+            with autocast():
+                losses = compute_losses(
+                    network,
+                    images,
+                    BatchLabels.on_device(batch_labels, network.mean.device),
+                    normalize=network.normalize,
+                    settings=settings,
+                )
+            total += losses.total.item() * len(images)
+            classification += losses.classification.item() * len(images)
+            count += len(images)
+            scores.append(losses.scores.float().sigmoid().cpu())
+            labels.append(batch_labels)
     network.train(was_training)
     all_scores, all_labels = torch.cat(scores), torch.cat(labels)
     precision = mean_average_precision(all_scores, all_labels)

@@ -67,10 +67,11 @@ class EfficientNetLite0(Backbone):
         """Compute the maps of normalized images [B, 3, H, W] at stride 4 and 16."""
         return self.net(x)  # type: ignore[no-any-return]
 
-    def load_timm_weights(self, name: str) -> None:
-        """Download timm's weights, adapted to the input channels."""
+    def download_timm_weights(self, name: str) -> dict[str, Tensor]:
+        """Download timm's weights of `net`, adapted to the input channels."""
         net = timm_features(name, self.in_channels, pretrained=True, output_stride=16, out_indices=(1, 4))
-        self.net.load_state_dict(net.state_dict())
+        weights: dict[str, Tensor] = net.state_dict()
+        return weights
 
     def first_layers(self) -> Iterable[nn.Module]:
         """First convolution."""

@@ -54,9 +54,12 @@ class TimmCNN(Backbone):
         skip, deep = self.net(F.pad(x, (0, extra_w, 0, extra_h)))
         return _crop(skip, height, width, self.skip_stride), _crop(deep, height, width, self.deep_stride)
 
-    def load_timm_weights(self, name: str) -> None:
-        """Download timm's weights, adapted to the input channels."""
-        self.net.load_state_dict(self._layout.create(name, self.in_channels, pretrained=True).state_dict())
+    def download_timm_weights(self, name: str) -> dict[str, Tensor]:
+        """Download timm's weights of `net`, adapted to the input channels."""
+        if not any(self.net.pretrained_cfg.get(place) for place in ("url", "file", "hf_hub_id")):
+            raise ConfigError(f"timm has no weights for {name}", "name a file with {pretrained}")
+        weights: dict[str, Tensor] = self._layout.create(name, self.in_channels, pretrained=True).state_dict()
+        return weights
 
     def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:
         """Parameters of parallel branches, such as HRNet's, that only other features need."""
