@@ -59,6 +59,8 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
         load_pretrained(backbone, config.backbone, config.pretrained)
     if isinstance(backbone, ResNet):  # the weights decide which convolution strides, and a saved model must keep it
         config = config.model_copy(update={"stride_on": backbone.stride_on})
+    context = config.context or ("aspp" if backbone.skip_channels else "conv")
+    config = config.model_copy(update={"blocks": getattr(backbone, "blocks", ()), "context": context})
     network_type = CAM if config.method == "cam" else Segmenter
     return network_type(config, backbone)
 

@@ -34,11 +34,10 @@ class Segmenter(Network):
                 *conv_norm_relu(config.in_channels, skip_channels // 2, 3, stride=2),
                 *conv_norm_relu(skip_channels // 2, skip_channels, 3, stride=2),
             )
-        context = config.context or ("conv" if self.stem is not None else "aspp")
         self.aspp: nn.Module = (
-            ASPP(backbone.deep_channels, _ASPP_RATES, width)
-            if context == "aspp"
-            else nn.Sequential(*conv_norm_relu(backbone.deep_channels, width, 1), *conv_norm_relu(width, width, 3))
+            nn.Sequential(*conv_norm_relu(backbone.deep_channels, width, 1), *conv_norm_relu(width, width, 3))
+            if config.context == "conv"
+            else ASPP(backbone.deep_channels, _ASPP_RATES, width)
         )
         self.skip = conv_norm_relu(skip_channels, skip_width, 1)
         self.fuse = SkipFusion(*conv_norm_relu(width + skip_width, width, 3))

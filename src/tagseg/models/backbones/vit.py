@@ -73,9 +73,9 @@ class TimmViT(Backbone):
         )
         return None, torch.cat(maps, 1)
 
-    def load_timm_weights(self, name: str) -> None:
-        """Download timm's weights, adapted to the input channels."""
-        self.net.load_state_dict(create_vit(name, self.in_channels, pretrained=True).state_dict())
+    def download_timm_weights(self, name: str) -> dict[str, Tensor]:
+        """Download timm's weights for `net`, adapted to the input channels."""
+        return dict(create_vit(name, self.in_channels, pretrained=True).state_dict())
 
     def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:  # noqa: ARG002  there is no skip
         """Parameters of the blocks behind the last one that is used."""
