@@ -14,7 +14,7 @@ import tagseg
             {"backbone": "resnet5O"},
             "unknown backbone 'resnet5O'; known: resnet101, resnet50, .* and every .* timm.*Did you",
         ),
-        ({"backbone": "vit_tiny_patch16_224"}, "timm's 'vit_tiny_patch16_224' does not give feature maps"),
+        ({"backbone": "mixer_s16_224"}, "timm's 'mixer_s16_224' does not give feature maps"),
         ({"backbone": "swin_tiny_patch4_window7_224"}, "does not give feature maps"),
         ({"classes": 0}, "classes must be 1 or more .*, got 0"),
         ({"classes": "dog"}, "classes must be a number or a list of names, got the text 'dog'"),

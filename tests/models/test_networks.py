@@ -25,6 +25,10 @@ BACKBONES = [
     "hrnet_w18_small",  # takes only sides that are multiples of 32
     "ghostnet_100",  # supports no dilation
     "inception_v3",  # takes only images of 75 pixels and more
+    "vit_tiny_patch16_224",
+    "deit_tiny_distilled_patch16_224",  # two tokens that are no patches
+    "eva02_tiny_patch14_224",  # rotary positions, patches of 14
+    "tiny_vit_5m_224",  # a transformer with feature maps
 ]
 CLASSES = 3
 Builder = Callable[..., Network]

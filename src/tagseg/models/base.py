@@ -55,8 +55,10 @@ class Network(nn.Module):
         self.register_buffer("mean", torch.tensor(backbone.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std)[:, None, None], persistent=False)
         if self.config.finetune:
-            for module in (*backbone.first_layers(), *batch_norms(backbone)):
-                module.requires_grad_(False)
+            for norm in batch_norms(backbone):
+                norm.requires_grad_(False)
+            for parameter in backbone.frozen_parameters():
+                parameter.requires_grad_(False)
         # DistributedDataParallel waits for the gradient of every parameter that requires one.
         for parameter in backbone.unused_parameters(with_skip=self.uses_skip):
             parameter.requires_grad_(False)

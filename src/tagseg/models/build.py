@@ -46,13 +46,21 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
     """
     if classes is not None:
         config = config.model_copy(update={"class_names": name_classes(classes)})
-    backbone = build_backbone(config.backbone, config.in_channels)
+    trainable_blocks = config.resolve().trainable_blocks
+    backbone = build_backbone(
+        config.backbone,
+        config.in_channels,
+        blocks=config.blocks,
+        trainable_blocks=None if trainable_blocks == "all" else trainable_blocks,
+    )
     if isinstance(backbone, ResNet):
         backbone.set_stride_on(config.stride_on)
     if config.pretrained:
         load_pretrained(backbone, config.backbone, config.pretrained)
     if isinstance(backbone, ResNet):  # the weights decide which convolution strides, and a saved model must keep it
         config = config.model_copy(update={"stride_on": backbone.stride_on})
+    context = config.context or ("aspp" if backbone.skip_channels else "conv")
+    config = config.model_copy(update={"blocks": getattr(backbone, "blocks", ()), "context": context})
     network_type = CAM if config.method == "cam" else Segmenter
     return network_type(config, backbone)
 

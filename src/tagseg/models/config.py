@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -53,11 +53,17 @@ class ModelConfig(Settings):
     method: Literal["single-stage", "cam"] = "single-stage"
     """Method: single-stage (the paper's), or cam (the baseline)."""
     backbone: str = "resnet50"
-    """Backbone: resnet50, resnet101, vgg16 or wideresnet38 as in the paper, or the name of a timm CNN."""
+    """Backbone: resnet50, resnet101, vgg16 or wideresnet38 as in the paper, or a timm CNN or vision transformer."""
     pretrained: bool | str = True
     """Backbone weights: ImageNet (true, downloaded), random (false), the name of torchvision weights, or a file."""
     finetune: bool | None = None
     """Freeze the backbone's first layers and batch norms and use a lower learning rate; auto: if pretrained."""
+    blocks: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    """Blocks of a vision transformer whose tokens are used, from 1; auto: the last, and the one at three quarters."""
+    trainable_blocks: Annotated[int, Field(ge=0)] | Literal["all"] | None = None
+    """Last blocks of a vision transformer that learn: a number, or all; auto: 0 (frozen) if pretrained."""
+    context: Literal["aspp", "conv"] | None = None
+    """Layers on the deep features: aspp (DeepLabv3+) or conv, for transformers; auto: by the backbone."""
     pooling: Literal["ngwp", "gap", "max", "lse", "gwp"] = "ngwp"
     """Pooling of pixel scores: ngwp (Eq. 3); for comparison gap (Eq. 1), max, lse or gwp."""
     penalty: Literal["focal", "plain", "none"] = "focal"
@@ -111,9 +117,14 @@ class ModelConfig(Settings):
 
         Its `pretrained` is False: the network, and its file, hold all weights.
         """
+        finetune = bool(self.pretrained) if self.finetune is None else self.finetune
+        trainable_blocks = self.trainable_blocks
+        if trainable_blocks is None:
+            trainable_blocks = 0 if finetune else "all"
         return self.model_copy(
             update={
-                "finetune": bool(self.pretrained) if self.finetune is None else self.finetune,
+                "finetune": finetune,
+                "trainable_blocks": trainable_blocks,
                 "gci": self.gate != "none" if self.gci is None else self.gci,
                 "pretrained": False,
             }

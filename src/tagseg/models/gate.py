@@ -89,11 +89,11 @@ class GlobalCueInjection(nn.Module):
         return maps.permute(0, 2, 3, 1).flatten(1, 2).max(1).values[..., None, None]
 
 
-def conv_norm_relu(inputs: int, outputs: int, kernel: int, *, dilation: int = 1) -> nn.Sequential:
-    """Convolution without bias, batch norm and ReLU; the size stays."""
+def conv_norm_relu(inputs: int, outputs: int, kernel: int, *, dilation: int = 1, stride: int = 1) -> nn.Sequential:
+    """Convolution without bias, batch norm and ReLU; the size stays with stride 1."""
     padding = kernel // 2 * dilation
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, padding=padding, dilation=dilation, bias=False),
+        nn.Conv2d(inputs, outputs, kernel, stride, padding=padding, dilation=dilation, bias=False),
         nn.BatchNorm2d(outputs),
         nn.ReLU(),
     )

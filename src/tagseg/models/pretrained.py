@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from tagseg.errors import ConfigError, WeightsError, unknown_name
-from tagseg.models.backbones import Backbone, EfficientNetLite0, ResNet, TimmCNN
+from tagseg.models.backbones import Backbone, EfficientNetLite0, ResNet, TimmCNN, TimmViT
 from tagseg.models.backbones.timm_cnn import timm_classifier_names
 from tagseg.models.reference import reference_name
 
@@ -37,7 +37,7 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str) -> None:
         if isinstance(backbone, ResNet):
             backbone.set_stride_on(metadata.get("stride_on", "conv2"))
         load_matching_state(backbone, rename_tensors(state, name, backbone), origin=str(source))
-    elif isinstance(backbone, TimmCNN | EfficientNetLite0):
+    elif isinstance(backbone, TimmCNN | TimmViT | EfficientNetLite0):
         if source is not True:
             raise ConfigError(
                 f"pretrained={source!r} is neither true nor a .safetensors or .pth file",
@@ -135,6 +135,9 @@ def rename_tensors(state: dict[str, Tensor], name: str, backbone: Backbone) -> d
     elif "features.0.0.weight" in state and name.startswith("mobilenetv2"):
         state = {key: value for key, value in state.items() if not re.match(r"features\.18\.|classifier\.", key)}
         renamed |= _match_by_order(state, names, _numbers)
+    elif isinstance(backbone, TimmViT):
+        renamed |= {key.removeprefix("net."): key for key in names}
+        state = {key: value for key, value in state.items() if not key.startswith("fc_norm.")}
     elif isinstance(backbone, TimmCNN | EfficientNetLite0):
         # timm's feature extractors join some names (`stem.0` is `stem_0`) and lack the layers after the last feature.
         by_joined_name = {_joined(key.removeprefix("net.")): key for key in names}

@@ -16,21 +16,37 @@ _ASPP_RATES = (12, 24, 36)
 
 
 class Segmenter(Network):
-    """Backbone, ASPP, skip connection, gate and decoder; class scores are pooled from the masks."""
+    """Backbone, ASPP, skip connection, gate and decoder; class scores are pooled from the masks.
+
+    A vision transformer has no shallow map and needs no ASPP, since its tokens see the whole image: a small stem on the
+    image gives the skip connection its edges at stride 4, and convolutions replace the ASPP.
+    """
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         config = self.config
         width, skip_width = config.width, config.width * 48 // 256  # 48 in DeepLabv3+
-        self.aspp = ASPP(backbone.deep_channels, _ASPP_RATES, width)
-        self.skip = conv_norm_relu(backbone.skip_channels, skip_width, 1)
+        skip_channels = backbone.skip_channels
+        self.stem: nn.Module | None = None
+        if not skip_channels:
+            skip_channels = width // 4
+            self.stem = nn.Sequential(
+                *conv_norm_relu(config.in_channels, skip_channels // 2, 3, stride=2),
+                *conv_norm_relu(skip_channels // 2, skip_channels, 3, stride=2),
+            )
+        self.aspp: nn.Module = (
+            nn.Sequential(*conv_norm_relu(backbone.deep_channels, width, 1), *conv_norm_relu(width, width, 3))
+            if config.context == "conv"
+            else ASPP(backbone.deep_channels, _ASPP_RATES, width)
+        )
+        self.skip = conv_norm_relu(skip_channels, skip_width, 1)
         self.fuse = SkipFusion(*conv_norm_relu(width + skip_width, width, 3))
         self.gate = build_gate(config.gate, config.psi)
         if self.gate is not None:
             self.shallow: nn.Module = (
-                GlobalCueInjection(backbone.skip_channels, width, instance_moments=config.gci == "paper")
+                GlobalCueInjection(skip_channels, width, instance_moments=config.gci == "paper")
                 if config.gci
-                else conv_norm_relu(backbone.skip_channels, width, 1)
+                else conv_norm_relu(skip_channels, width, 1)
             )
         self.decoder = nn.Sequential(
             *conv_norm_relu(width, width, 3),
@@ -48,7 +64,7 @@ class Segmenter(Network):
 
     def frozen_norms(self) -> Iterable[nn.Module]:
         """Batch norms of a fine-tuned backbone and of the ASPP, which keeps its initial statistics."""
-        return (*super().frozen_norms(), *batch_norms(self.aspp))
+        return (*super().frozen_norms(), *(batch_norms(self.aspp) if isinstance(self.aspp, ASPP) else ()))
 
     def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:
         """Segment normalized images.
@@ -59,6 +75,7 @@ class Segmenter(Network):
         """
         self._check_input(x)
         skip, deep = self.backbone(x)
+        skip = skip if self.stem is None else self.stem(x)
         deep = self.fuse(self.aspp(deep), self.skip(skip))
         if self.gate is not None:
             shallow = self.shallow(skip, deep) if self.config.gci else self.shallow(skip)

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from tagseg.errors import ConfigError, WeightsError, writing
 from tagseg.models.base import Network
@@ -17,6 +18,7 @@ from tagseg.models.pretrained import load_matching_state, read_weights
 MODEL_FILE = "model.safetensors"  # the model in the folder of a run
 CHECKPOINT_FILE = "checkpoint.safetensors"  # the state of a run: the network and the optimizer
 CHECKPOINT_PREFIX = "network."
+AVERAGE_PREFIX = "average."  # the moving average of the network's weights, if the run has one
 _CONFIG_KEY = "tagseg_model"
 
 
@@ -82,13 +84,14 @@ def load_model(path: str | Path) -> Network:
         model = build_network(config, config.class_names)
     except ConfigError as error:
         raise WeightsError(f"{path} is not a model of this version of tagseg: {error.problem}", error.advice) from None
-    checkpoint_state = {
-        name.removeprefix(CHECKPOINT_PREFIX): tensor
-        for name, tensor in state.items()
-        if name.startswith(CHECKPOINT_PREFIX)
-    }
-    load_matching_state(model, checkpoint_state or state, origin=str(path))
+    parts = (select_tensors(state, prefix) for prefix in (AVERAGE_PREFIX, CHECKPOINT_PREFIX))
+    load_matching_state(model, next(filter(None, parts), state), origin=str(path))
     return model.eval()
+
+
+def select_tensors(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
 def read_notes(path: str | Path) -> dict[str, str]:

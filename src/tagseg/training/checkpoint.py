@@ -14,10 +14,12 @@ from tagseg.errors import WeightsError
 from tagseg.models import Network
 from tagseg.models.pretrained import read_weights
 from tagseg.models.serialization import (
+    AVERAGE_PREFIX,
     CHECKPOINT_FILE,
     CHECKPOINT_PREFIX,
     config_metadata,
     read_metadata,
+    select_tensors,
     write_atomically,
 )
 
@@ -52,6 +54,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     train_state: TrainState,
     *,
+    average: Network | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> None:
     """Write the checkpoint of a run.
@@ -61,32 +64,35 @@ def save_checkpoint(
         network: Network in training.
         optimizer: Its optimizer.
         train_state: State of the run besides its weights.
+        average: Network with the moving average of the weights, if the run has one.
         notes: Further metadata, such as inference settings.
     """
     tensors = {f"{CHECKPOINT_PREFIX}{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
+    if average is not None:
+        tensors |= {f"{AVERAGE_PREFIX}{name}": value.contiguous() for name, value in average.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"{_OPTIMIZER_PREFIX}{index}.{key}": value.contiguous() for key, value in state.items()}
     metadata = {**(notes or {}), **config_metadata(network), _STATE_KEY: json.dumps(asdict(train_state))}
     write_atomically(folder / CHECKPOINT_FILE, lambda path: save_file(tensors, path, metadata))
 
 
-def load_checkpoint(folder: Path, network: Network, optimizer: torch.optim.Optimizer) -> TrainState | None:
-    """Restore the network and the optimizer of a run; None if the run has no checkpoint yet."""
+def load_checkpoint(
+    folder: Path, network: Network, optimizer: torch.optim.Optimizer, average: Network | None = None
+) -> TrainState | None:
+    """Restore the network, the optimizer and the moving average of a run; None if the run has no checkpoint yet."""
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None
     tensors, metadata = read_weights(path)
     train_state = _parse_train_state(metadata, path)
     states: dict[int, dict[str, Tensor]] = {}
-    weights: dict[str, Tensor] = {}
     try:
-        for name, tensor in tensors.items():
-            if name.startswith(CHECKPOINT_PREFIX):
-                weights[name.removeprefix(CHECKPOINT_PREFIX)] = tensor
-            else:
-                index, _, key = name.removeprefix(_OPTIMIZER_PREFIX).partition(".")
-                states.setdefault(int(index), {})[key] = tensor
-        network.load_state_dict(weights)
+        for name, tensor in select_tensors(tensors, _OPTIMIZER_PREFIX).items():
+            index, _, key = name.partition(".")
+            states.setdefault(int(index), {})[key] = tensor
+        network.load_state_dict(select_tensors(tensors, CHECKPOINT_PREFIX))
+        if average is not None:
+            average.load_state_dict(select_tensors(tensors, AVERAGE_PREFIX))
         optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
     except (RuntimeError, ValueError, KeyError):
         raise WeightsError(

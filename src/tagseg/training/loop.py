@@ -29,6 +29,7 @@ from tagseg.training.distributed import (
 )
 from tagseg.training.logging import MetricsLog, ProgressDisplay
 from tagseg.training.objective import BatchLabels, Losses, compute_losses
+from tagseg.training.optimizer import MovingAverage, Schedule, build_optimizer
 from tagseg.training.recipe import PseudoLabelSettings, Recipe, TrainingSettings
 from tagseg.training.sampler import ResumableBatchSampler
 from tagseg.training.transforms import TrainingImages, ValidationImages, finish_batch, seed_for
@@ -87,13 +88,11 @@ def train_network(
     ):
         device, is_main = accelerator.device, accelerator.is_main_process
         network.to(memory_format=torch.channels_last)  # the fastest layout of convolutions, on CPU and GPU
-        optimizer = torch.optim.SGD(
-            network.parameter_groups(settings.lr, weight_decay=settings.weight_decay),
-            lr=settings.lr,
-            momentum=settings.momentum,
-            fused=device.type == "cuda",
-        )
-        state = load_checkpoint(out, network, optimizer) or TrainState()
+        network.to(device)
+        optimizer = build_optimizer(network, settings, device)
+        average = MovingAverage(network, settings.ema) if settings.ema and is_main else None
+        final = network if average is None else average.network  # what is validated, and becomes the model
+        state = load_checkpoint(out, network, optimizer, None if average is None else final) or TrainState()
         state.sessions += 1
         sampler = ResumableBatchSampler(
             len(train),
@@ -130,6 +129,7 @@ def train_network(
             # gradients that do not outlive a step.
             graph = accelerator.num_processes == settings.gradient_accumulation == 1 and device.type == "cuda"
             model = compile_network(network, graph=graph)
+        schedule = Schedule(optimizer, settings, sampler.steps)
         model, prepared_optimizer = accelerator.prepare(model, optimizer)
         if state.scale and accelerator.scaler:
             accelerator.scaler.load_state_dict(state.scale)
@@ -151,6 +151,7 @@ def train_network(
                 supervision = _supervision(recipe, epoch)
                 # Randomness in the network depends on the step alone, so that a checkpoint need not store its state.
                 torch.manual_seed(seed_for(settings.seed, state.step, accelerator.process_index))
+                schedule.set_step(state.step)
                 for _ in range(settings.gradient_accumulation):
                     crops, jitter_draws, labels = _next_batch(batches)
                     with accelerator.accumulate(model):
@@ -167,6 +168,8 @@ def train_network(
                         prepared_optimizer.zero_grad()
                     running_means.add(losses)
                 state.step += 1
+                if average is not None:
+                    average.update(state.step)
                 state.seconds = seconds_before + time.monotonic() - start_time
 
                 ends_epoch = state.step % sampler.steps_per_epoch == 0
@@ -187,13 +190,13 @@ def train_network(
                 if ends_epoch and metrics_log and is_validated:
                     with cudnn_benchmark(False):  # `measure` runs on images of many sizes
                         result = validate(
-                            network, validation_batches, settings=supervision, autocast=accelerator.autocast
+                            final, validation_batches, settings=supervision, autocast=accelerator.autocast
                         )
                         if _is_best(result, state, recipe, epoch + 1):
                             state.model_epoch, state.model_loss = epoch + 1, result.loss
-                            save_model(network, out / MODEL_FILE, notes=notes)
+                            save_model(final, out / MODEL_FILE, notes=notes)
                         metrics = {"loss": result.loss, "mAP": 100 * result.average_precision}
-                        metrics |= measure(network) if measure else {}
+                        metrics |= measure(final) if measure else {}
                         metrics_log.write(
                             "validation", state.step, epoch=epoch + 1, classification=result.classification, **metrics
                         )
@@ -202,13 +205,15 @@ def train_network(
                         )
                         display.print(f"Epoch {epoch + 1}/{settings.epochs}: validation {text}")
                         if on_epoch:
-                            on_epoch(network, epoch + 1)
+                            on_epoch(final, epoch + 1)
                     network.train()
                 accelerator.wait_for_everyone()
                 stops = stop.agreed(accelerator) or state.step == stop_after
                 if is_main and (ends_epoch or stops or state.step % checkpoint_steps == 0):
                     state.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
-                    save_checkpoint(out, network, optimizer, state, notes=notes)
+                    save_checkpoint(
+                        out, network, optimizer, state, average=None if average is None else final, notes=notes
+                    )
                 if stops and state.step < sampler.steps:
                     raise Interrupted(
                         f"stopped at step {state.step} of {sampler.steps}", "run the same command again to resume"

@@ -42,7 +42,7 @@ class TransformSettings(Settings):
 
 
 class TrainingSettings(Settings):
-    """Optimization: SGD with a constant learning rate."""
+    """Optimization; the paper's is SGD with a constant learning rate."""
 
     epochs: int = Field(default=20, ge=1)
     """Number of epochs."""
@@ -52,10 +52,18 @@ class TrainingSettings(Settings):
     """Images a step, over all processes; memory grows with it."""
     gradient_accumulation: int = Field(default=1, ge=1)
     """Micro-batches that a batch is split into, for less memory."""
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """Optimizer: sgd, as in the paper, or adamw, for vision transformers."""
     lr: float = Field(default=0.0005, gt=0)
     """Learning rate of a fine-tuned backbone; the rest of the network learns at ten times this rate."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Momentum of SGD."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """Learning rate over the run: constant, or linear decay to 0."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """First steps, over which the learning rate grows from 0."""
+    ema: float = Field(default=0.0, ge=0, lt=1)
+    """Decay of an exponential moving average of the weights, which is the model then; 0 for none."""
     weight_decay: float = Field(default=5e-4, ge=0)
     """Weight decay; biases have none."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"

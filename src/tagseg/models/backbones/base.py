@@ -12,7 +12,7 @@ class Backbone(nn.Module):
     """Image features: a shallow map for the skip connection, and the last, deep one.
 
     Attributes:
-        skip_channels: Channels of the shallow map.
+        skip_channels: Channels of the shallow map; 0 if there is none.
         deep_channels: Channels of the deep map.
         mean: Mean that the weights expect to be subtracted, per channel of images in [0, 1].
         std: Standard deviation to divide by.
@@ -27,7 +27,7 @@ class Backbone(nn.Module):
     bias_rate: float = 2.0
     optional_weights: tuple[str, ...] = ()
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
         """Compute the shallow and the deep map of normalized images [B, 3, H, W]."""
         raise NotImplementedError
 
@@ -38,6 +38,10 @@ class Backbone(nn.Module):
     def first_layers(self) -> Iterable[nn.Module]:
         """Layers that fine-tuning freezes."""
         raise NotImplementedError
+
+    def frozen_parameters(self) -> Iterable[nn.Parameter]:
+        """Parameters that do not learn in fine-tuning."""
+        return (parameter for module in self.first_layers() for parameter in module.parameters())
 
 
 def initialize(module: nn.Module) -> None:

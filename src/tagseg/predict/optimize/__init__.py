@@ -31,6 +31,8 @@ def optimize_network(network: Network, *, bfloat16: bool, passes: bool | Collect
         bfloat16: Keep the weights of convolutions in bfloat16, for autocast, which would cast them on every call.
         passes: True for all passes that the device has, False for none, or the names of some. `fuse` includes `fold`.
     """
+    for module in network.modules():  # TinyViT caches biases that have gradients, which cannot be copied
+        getattr(module, "attention_bias_cache", {}).clear()
     copy = deepcopy(network).eval().requires_grad_(False)
     if passes is True:
         passes = PASSES if triton_available(copy.mean) else ("fold",)
