@@ -88,9 +88,9 @@ def unknown_name(
     nearest = get_close_matches(str(name), [*known, *hidden], n=1)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     if len(known) > _MAX_NAMES:
-        shown = get_close_matches(str(name), known, n=_MAX_NAMES // 4, cutoff=0)
-        more = f" and {len(known) - len(shown)} more{more}"
-        known = shown
+        nearest_names = get_close_matches(str(name), known, n=_MAX_NAMES // 4, cutoff=0)
+        more = f" and {len(known) - len(nearest_names)} more{more}"
+        known = nearest_names
     return ConfigError(f"unknown {kind} {name!r}; known: {', '.join(known)}{more}.{hint}")
 
 
