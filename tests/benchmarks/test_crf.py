@@ -1,9 +1,11 @@
+import subprocess
 from functools import partial
 from importlib.util import find_spec
 
 import pytest
 import torch
 
+from tagseg._device import usable_cores
 from tagseg.benchmarks import crf, timing
 from tagseg.refine.crf import dense_crf
 
@@ -49,3 +51,38 @@ def test_table_without_the_authors_code_says_how_to_install_it(monkeypatch: pyte
     table = crf._compare(CPU)
     assert [row.name for row in table.rows] == TAGSEG_ROWS
     assert "pip install tagseg[bench]" in table.note
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_busy_core_is_compared_with_one_thread_fewer() -> None:
+    threads = torch.get_num_threads()
+    table = crf._compare_busy_core()
+    assert [row.name for row in table.rows] == [
+        f"a thread for each of {usable_cores()} cores",
+        "one thread fewer",
+        "a thread for each core, one core busy",
+    ]
+    assert all(len(row.rounds) == 5 and row.seconds > 0 for row in table.rows)
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(("cores", "num_tables"), [(1, 1), (2, 2)])
+def test_busy_core_needs_a_second_core(cores: int, num_tables: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crf, "usable_cores", lambda: cores)
+    assert len(list(crf._tables(CPU))) == num_tables
+
+
+def test_busy_process_ends_on_errors_too() -> None:
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def fail() -> None:
+        with crf._busy_core() as process:
+            processes.append(process)
+            assert process.poll() is None
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        fail()
+    assert processes[0].returncode == 0

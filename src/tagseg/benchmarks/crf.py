@@ -1,21 +1,37 @@
-"""The dense CRF beside PyPI's `pydensecrf2`, which wraps the authors' C++ code and runs on one core."""
+"""The dense CRF beside PyPI's `pydensecrf2`, which wraps the authors' C++ code, and beside a busy CPU core."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.util import find_spec
+from statistics import median
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tagseg._device import usable_cores
 from tagseg.benchmarks.images import photo_like
-from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
+from tagseg.benchmarks.timing import Measurements, Row, Table, Variant, compare, growth, time_call
 from tagseg.refine.crf import dense_crf
 
 _HEIGHT, _WIDTH, _CLASSES = 375, 500, 21  # as in VOC
 _USUAL_CLASSES = 3  # classes present in a usual image, with the background
 _TITLE = "dense CRF, 3 of 21 classes"
+_ROUNDS, _REPEATS = 5, 3  # beside a busy core
+# Program that keeps a core busy until its standard input is closed, which also happens when the benchmark is killed.
+_SPIN = """
+import sys, threading
+def spin():
+    while True:
+        pass
+threading.Thread(target=spin, daemon=True).start()
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 def bench_crf(device: torch.device) -> Measurements:
@@ -36,7 +52,13 @@ def bench_crf(device: torch.device) -> Measurements:
                lambda count: job(iterations=count, height=height, width=width), device=device),
         growth(_TITLE, "images per batch", batch_sizes, lambda count: job(batch_size=count), device=device),
     ]  # fmt: skip
-    return Measurements((_compare(device),), tuple(growths))
+    return Measurements(tuple(_tables(device)), tuple(growths))
+
+
+def _tables(device: torch.device) -> Iterator[Table]:
+    yield _compare(device)
+    if device.type == "cpu" and usable_cores() > 1:
+        yield _compare_busy_core()
 
 
 def _compare(device: torch.device) -> Table:
@@ -53,6 +75,46 @@ def _compare(device: torch.device) -> Table:
         image, probs = scene(_HEIGHT, _WIDTH, _CLASSES)
         variants.insert(0, Variant("pydensecrf2, 21 classes", lambda: authors_crf(image, probs), images=1))
     return compare(f"dense CRF, {_HEIGHT}x{_WIDTH}, 10 iterations", variants, device=device, note=note)
+
+
+def _compare_busy_core() -> Table:
+    """Time the CRF on all cores, on all but one, and on all while another process keeps one of them busy."""
+    device, cores = torch.device("cpu"), usable_cores()
+    job = _job(device=device, present=_CLASSES)
+    variants: list[tuple[str, int, Callable[[], AbstractContextManager[object]]]] = [
+        (f"a thread for each of {cores} cores", cores, nullcontext),
+        ("one thread fewer", cores - 1, nullcontext),
+        ("a thread for each core, one core busy", cores, _busy_core),
+    ]
+    job()  # warm-up
+    seconds: dict[str, list[float]] = {name: [] for name, _, _ in variants}
+    for _ in range(_ROUNDS):
+        for name, threads, surroundings in variants:
+            with _torch_threads(threads), surroundings():
+                seconds[name].append(time_call(job, device, _REPEATS))
+    rows = (Row(name, median(times), None, 1, tuple(times)) for name, times in seconds.items())
+    note = "A busy core should cost no more than that core: the last row should take no longer than the one above it."
+    return Table(f"dense CRF, {_HEIGHT}x{_WIDTH}, 21 classes present, beside a busy core", tuple(rows), note)
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    """Set the number of torch's threads, and restore it afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _busy_core() -> Iterator[subprocess.Popen[bytes]]:
+    """Keep a core busy by a process that ends with the block."""
+    with subprocess.Popen([sys.executable, "-c", _SPIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it is busy from here on
+        yield process  # Popen closes its standard input, and waits for it
 
 
 def _job(
