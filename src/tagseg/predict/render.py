@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
-from tagseg.predict.tiling import ClassMask
+from tagseg.predict.resize import ClassMask
 
 _OPACITY = 0.6
 _BACKGROUND_BRIGHTNESS = 0.8  # darkened, so that the classes stand out
