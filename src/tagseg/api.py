@@ -23,8 +23,6 @@ from tagseg.predict.predictor import DEFAULT_MODEL
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
-from tagseg.training.logging import TensorBoardWriter
-from tagseg.training.loop import train_network
 from tagseg.training.preflight import check_label_evidence, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
@@ -68,6 +66,10 @@ def train(
     Returns:
         The trained model, ready to predict.
     """
+    # These import torchvision, for which a prediction should not wait.
+    from tagseg.training.logging import TensorBoardWriter
+    from tagseg.training.loop import train_network
+
     resolved, out, source = Recipe.load(recipe, settings), Path(out), DataSource.of(data)
     inference = _inference_settings(resolved)
     with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
