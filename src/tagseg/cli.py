@@ -252,18 +252,20 @@ def recipes(
         print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes(all=all_recipes).items()))
 
 
-@app.command(epilog="Example: `tagseg bench pamr crf`, `tagseg bench evaluate -m runs/a --data val.csv`")
+@app.command(epilog="Example: `tagseg bench pamr crf`, `tagseg bench sizes -m runs/a --data val.csv`")
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="pamr, crf, train, predict (all by default), or evaluate with your model and data."),
+        typer.Argument(help="pamr, crf, train, predict (all by default); evaluate or sizes with your model and data."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="For evaluate: run folder or model file.")] = None,
-    data: Annotated[str | None, typer.Option(help="For evaluate: images with masks.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="For these two: run folder or model file.")] = None,
+    data: Annotated[str | None, typer.Option(help="For these two: images with masks.")] = None,
     images: Images = None,
     split: Split = None,
     masks: Masks = None,
     threshold: Threshold = None,
+    size: Size = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="For sizes: number of images; all by default.")] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -271,16 +273,21 @@ def bench(
     from tagseg.benchmarks.report import show, to_json
 
     if data is None and (images or split or masks):
-        raise DataError("--images, --split and --masks belong to --data of the benchmark evaluate")
+        raise DataError("--images, --split and --masks belong to --data of the benchmarks evaluate and sizes")
     if model is not None:
         _require_model(model)
     messages = Console(stderr=True)
-    durations = {"evaluate": "all images several times, without and with CRF"}
+    durations = {
+        "evaluate": "all images several times, without and with CRF",
+        "sizes": "all images at several sizes; --limit takes fewer",
+    }
     reports = tagseg.bench(
         names or (),
         model=model,
         data=_source(data, images, split, masks) if data is not None else None,
         threshold=threshold,
+        size=_parse_size(size),
+        limit=limit,
         device=device,
         on_start=lambda name: messages.print(f"Measuring {name}: {durations.get(name, 'some minutes on a CPU')} ..."),
     )

@@ -17,16 +17,20 @@ Shape = tuple[int, int]  # height and width
 _BAND_VALUES = 2**21  # of the masks that are resized at a time: 8 MiB, which the caches hold
 
 
+def scaled_shape(shape: Sequence[int], factor: float) -> Shape:
+    """Height and width of a shape times a factor, at least 1."""
+    return max(1, round(shape[0] * factor)), max(1, round(shape[1] * factor))
+
+
 def working_shape(shape: Sequence[int], size: WorkingSize) -> Shape:
     """Height and width at which the network sees an image of a shape: the longest side is the working size."""
-    height, width = shape[:2]
-    return _scaled((height, width), size / max(height, width)) if isinstance(size, int) else (height, width)
+    return scaled_shape(shape, size / max(shape[:2]) if isinstance(size, int) else 1)
 
 
 def shape_within(shape: Shape, max_pixels: int) -> Shape:
     """The shape itself, or reduced to about `max_pixels`."""
     num_pixels = shape[0] * shape[1]
-    return shape if num_pixels <= max_pixels else _scaled(shape, (max_pixels / num_pixels) ** 0.5)
+    return shape if num_pixels <= max_pixels else scaled_shape(shape, (max_pixels / num_pixels) ** 0.5)
 
 
 def resize_image(image: Pixels, shape: Shape) -> Pixels:
@@ -86,7 +90,3 @@ class MaskWriter:
         strongest = rows.max(1).indices  # argmax takes ten times as long on a CPU
         values = self._values.gather(1, strongest.flatten(1)).view_as(strongest)
         self.masks[:, top : top + rows.shape[2]] = values.cpu().numpy()
-
-
-def _scaled(shape: Shape, factor: float) -> Shape:
-    return max(1, round(shape[0] * factor)), max(1, round(shape[1] * factor))
