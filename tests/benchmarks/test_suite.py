@@ -5,9 +5,7 @@ from tagseg.errors import ConfigError
 
 
 def test_unknown_benchmark_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match="unknown benchmark .speed.; known: crf, evaluate, pamr, predict, sizes"
-    ):
+    with pytest.raises(ConfigError, match="unknown benchmark .speed.; known: crf, evaluate, pamr, predict, sizes"):
         tagseg.bench(["speed"])
 
 
