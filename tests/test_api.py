@@ -47,6 +47,7 @@ def test_recipe_sets_the_inference_settings(photos: Path, tmp_path: Path) -> Non
     tagseg.train(photos_source(photos), tmp_path / "run", recipe=recipe, workers=0)
     model, last_checkpoint = tagseg.load(tmp_path / "run"), tagseg.load(tmp_path / "run" / "checkpoint.safetensors")
     assert model.settings.background_power == last_checkpoint.settings.background_power == 1
+    assert model.settings.size == last_checkpoint.settings.size == 54  # for crops of 48 pixels
     assert (model.settings.thresholds_from, last_checkpoint.settings.thresholds_from) == ("tags", "paper")
 
 
@@ -57,7 +58,7 @@ def test_evaluate_does_not_change_the_settings_of_a_model(photos: Path, trained:
         str(photos / "photos.csv"), (str(photos / "images"),), masks=(str(photos / "ground truth"),)
     )
     tagseg.evaluate(data, model=model, tune_on_masks=True)
-    tagseg.evaluate(data, model=model, threshold=0.7)
+    assert tagseg.evaluate(data, model=model, threshold=0.7, size="native").settings.size == "native"
     assert model.settings == before
 
 

@@ -262,8 +262,13 @@ def test_training_needs_disk_space_for_checkpoints(
             ["bench", "evaluate", "--model", "default", "--data", "shapes:2", "--threshold", "7"],
             "scores from 0 to 1, got 7",
         ),
+        (["bench", "sizes", "--model", "default"], "the benchmark sizes needs a model and images with masks"),
+        (["bench", "pamr", "--limit", "3"], "a size and a limit are for the benchmark sizes"),
+        (["predict", __file__, "--size", "abc"], "--size abc: is neither native nor a number of pixels"),
+        (["predict", __file__, "--size", "0"], "size must be 'native' or a number of pixels from 32"),
+        (["evaluate", "shapes:2", "--size", "-5"], "--size -5: is neither native nor a number of pixels"),
         (["bench", "pamr", "--device", "gpu"], "unknown device 'gpu'; known: auto, cpu, cuda"),
-        (["bench", "pamr", "--threshold", "0.1"], "are for the benchmark evaluate; name it"),
+        (["bench", "pamr", "--threshold", "0.1"], "are for the benchmarks evaluate and sizes; name one"),
     ],
 )
 def test_wrong_arguments_give_one_line_errors(

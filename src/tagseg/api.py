@@ -20,11 +20,9 @@ from tagseg.models import Network, build_network
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.predictor import DEFAULT_MODEL
-from tagseg.predict.settings import NOTE, default_settings
+from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
-from tagseg.training.logging import TensorBoardWriter
-from tagseg.training.loop import train_network
 from tagseg.training.preflight import check_label_evidence, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
@@ -68,6 +66,10 @@ def train(
     Returns:
         The trained model, ready to predict.
     """
+    # These import torchvision, for which a prediction should not wait.
+    from tagseg.training.logging import TensorBoardWriter
+    from tagseg.training.loop import train_network
+
     resolved, out, source = Recipe.load(recipe, settings), Path(out), DataSource.of(data)
     inference = _inference_settings(resolved)
     with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -141,6 +143,7 @@ def predict_files(
     tta: bool = False,
     crf: bool = False,
     threshold: float | None = None,
+    size: WorkingSize | None = None,
     batch_size: int | None = None,
     skip_bad: bool = False,
     progress: bool = False,
@@ -154,6 +157,7 @@ def predict_files(
         tta: Test-time augmentation: multi-scale and flip.
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones.
+        size: Longest side in pixels to which images are resized for the network, or `native`; by default the model's.
         batch_size: Images of one size that run together; by default what suits the device.
         skip_bad: Skip images that cannot be read.
         progress: Show a progress bar.
@@ -161,7 +165,7 @@ def predict_files(
     Returns:
         Content of predictions.json: `images`, and `skipped` with the reason for each image that was skipped.
     """
-    stream = _predictor(model, threshold).predict_many(
+    stream = _predictor(model, threshold, size).predict_many(
         images, batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
     )
     index = write_predictions(stream, Path(out), progress=progress)
@@ -175,6 +179,7 @@ def evaluate(
     tta: bool = False,
     crf: bool = False,
     threshold: float | None = None,
+    size: WorkingSize | None = None,
     tune_on_masks: bool = False,
     batch_size: int | None = None,
     out: str | Path | None = None,
@@ -188,6 +193,7 @@ def evaluate(
         tta: Test-time augmentation: multi-scale and flip.
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones; the paper's is 0.1.
+        size: Working size, as in `predict_files`.
         tune_on_masks: First tune the threshold on these masks; the result says so.
         batch_size: Images of one size that run together.
         out: Folder to write `evaluation.json` to.
@@ -195,7 +201,7 @@ def evaluate(
     """
     if out is not None:
         make_folder(out)
-    predictor, source = _predictor(model, threshold), DataSource.of(data)
+    predictor, source = _predictor(model, threshold, size), DataSource.of(data)
     images, masks = source.open(predictor.classes), source.open_masks(predictor.classes)
     if tune_on_masks:
         predictor.settings = tune_threshold(
@@ -254,17 +260,18 @@ def validation_data(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:
     return data.subset(indices), source.masks_if_any(config["classes"])
 
 
-def _predictor(model: str | Path | Predictor, threshold: float | None) -> Predictor:
+def _predictor(model: str | Path | Predictor, threshold: float | None, size: WorkingSize | None) -> Predictor:
     predictor = copy(model) if isinstance(model, Predictor) else load(model)  # the caller's keeps its settings
     if threshold is not None:
         predictor.settings = predictor.settings.with_threshold(threshold)
+    predictor.settings = predictor.settings.with_size(size)
     return predictor
 
 
 def _inference_settings(recipe: Recipe) -> InferenceSettings:
-    """Inference settings of a recipe; automatic ones are the paper's."""
+    """Inference settings of a recipe; automatic ones are the paper's, and the working size follows the crop."""
     changes = {key: value for key, value in recipe.inference.model_dump().items() if value is not None}
-    return replace(default_settings(recipe.model), **changes)
+    return replace(default_settings(recipe.model), **{"size": size_for_crop(recipe.transforms.crop), **changes})
 
 
 def _data_summary(train_data: ImageDataset, val_data: ImageDataset, recipe: Recipe) -> str:

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterable
 from glob import has_magic
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -42,6 +42,9 @@ Tta = Annotated[bool, typer.Option("--tta", help="Test-time augmentation: multi-
 Crf = Annotated[bool, typer.Option("--crf", help="Refine masks by a dense CRF.")]
 Threshold = Annotated[
     float | None, typer.Option(help="Class threshold in place of the tuned ones; the paper's is 0.1.")
+]
+Size = Annotated[
+    str | None, typer.Option(help="Longest side for the network in pixels, or native; the model's by default.")
 ]
 Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Use the fast paths, or plain torch.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip images that cannot be read.")]
@@ -142,6 +145,7 @@ def predict(
     tta: Tta = False,
     crf: Crf = False,
     threshold: Threshold = None,
+    size: Size = None,
     device: Device = "auto",
     batch_size: BatchSize = None,
     optimize: Optimize = True,
@@ -150,6 +154,7 @@ def predict(
     """Segment images: write masks, overlays and predictions.json."""
     _require_paths(images, "name an image, a folder, a zip or a pattern such as photos/*.jpg")
     _require_model(model)
+    working_size = _parse_size(size)
     if model == DEFAULT_MODEL:
         print("Model: the one that comes with tagseg, for the 20 classes of PASCAL VOC", file=sys.stderr)
     index = tagseg.predict_files(
@@ -159,6 +164,7 @@ def predict(
         tta=tta,
         crf=crf,
         threshold=threshold,
+        size=working_size,
         batch_size=batch_size,
         skip_bad=skip_bad,
         progress=True,
@@ -187,6 +193,7 @@ def evaluate(
     tta: Tta = False,
     crf: Crf = False,
     threshold: Threshold = None,
+    size: Size = None,
     tune_on_masks: Annotated[
         bool, typer.Option("--tune-on-masks", help="Tune the threshold on these masks; the result says so.")
     ] = False,
@@ -200,12 +207,14 @@ def evaluate(
     """Evaluate masks, with predicted and with true tags."""
     source = _source(data, images, split, masks, separator, sbd)
     _require_model(model)
+    working_size = _parse_size(size)
     result = tagseg.evaluate(
         source,
         model=tagseg.load(model, device=device, optimize=optimize),
         tta=tta,
         crf=crf,
         threshold=threshold,
+        size=working_size,
         tune_on_masks=tune_on_masks,
         batch_size=batch_size,
         out=out or (Path(model) if Path(model).is_dir() and model != DEFAULT_MODEL else None),
@@ -243,18 +252,20 @@ def recipes(
         print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes(all=all_recipes).items()))
 
 
-@app.command(epilog="Example: `tagseg bench pamr crf`, `tagseg bench evaluate -m runs/a --data val.csv`")
+@app.command(epilog="Example: `tagseg bench pamr crf`, `tagseg bench sizes -m runs/a --data val.csv`")
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="pamr, crf, train, predict (all by default), or evaluate with your model and data."),
+        typer.Argument(help="pamr, crf, train, predict (all by default); evaluate or sizes with your model and data."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="For evaluate: run folder or model file.")] = None,
-    data: Annotated[str | None, typer.Option(help="For evaluate: images with masks.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="For these two: run folder or model file.")] = None,
+    data: Annotated[str | None, typer.Option(help="For these two: images with masks.")] = None,
     images: Images = None,
     split: Split = None,
     masks: Masks = None,
     threshold: Threshold = None,
+    size: Size = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="For sizes: number of images; all by default.")] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -262,16 +273,21 @@ def bench(
     from tagseg.benchmarks.report import show, to_json
 
     if data is None and (images or split or masks):
-        raise DataError("--images, --split and --masks belong to --data of the benchmark evaluate")
+        raise DataError("--images, --split and --masks belong to --data of the benchmarks evaluate and sizes")
     if model is not None:
         _require_model(model)
     messages = Console(stderr=True)
-    durations = {"evaluate": "all images several times, without and with CRF"}
+    durations = {
+        "evaluate": "all images several times, without and with CRF",
+        "sizes": "all images at several sizes; --limit takes fewer",
+    }
     reports = tagseg.bench(
         names or (),
         model=model,
         data=_source(data, images, split, masks) if data is not None else None,
         threshold=threshold,
+        size=_parse_size(size),
+        limit=limit,
         device=device,
         on_start=lambda name: messages.print(f"Measuring {name}: {durations.get(name, 'some minutes on a CPU')} ..."),
     )
@@ -348,6 +364,17 @@ def _source(
         _require_paths([data], "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'")
     _require_paths([*(images or ()), *(masks or ()), *([sbd] if sbd else ())], "name a folder or a zip")
     return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
+
+
+def _parse_size(text: str | None) -> int | Literal["native"] | None:
+    """Working size of an option."""
+    if text is None:
+        return None
+    if text == "native":
+        return "native"
+    if not text.isdecimal():
+        raise ConfigError(f"--size {text}: is neither native nor a number of pixels", "write for example --size 500")
+    return int(text)
 
 
 def _is_generated(data: str) -> bool:

@@ -8,11 +8,12 @@ import torch
 from rich.console import Console
 
 from tagseg.benchmarks.report import Report, duration, measure, show, table_cells
-from tagseg.benchmarks.timing import Growth, Measurements, Row, Table
+from tagseg.benchmarks.timing import Growth, Measurements, Row, ScoreTable, Table
 
 MEASUREMENTS = Measurements(
     (Table("a job", (Row("slow", 0.5, 2**20), Row("fast", 0.001, 2**10, images=None)), note="on one thread"),),
     (Growth("a job", "pixels", ((10.0, 0.1), (100.0, 1.0)), 1.0),),
+    (ScoreTable("mIoU", ("predicted-tags", "true-tags"), (("1x", (50.04, 53.0)),)),),
 )
 
 
@@ -43,6 +44,7 @@ def test_printed_tables_have_speedup_memory_and_growth(report: Report) -> None:
     assert "500.00" in text
     assert "1 KiB" in text
     assert "power 1.00" in text
+    assert "50.0" in text
     assert report.versions["torch"] in text
 
 

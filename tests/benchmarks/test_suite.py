@@ -5,12 +5,19 @@ from tagseg.errors import ConfigError
 
 
 def test_unknown_benchmark_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown benchmark 'speed'; known: crf, evaluate, pamr, predict, train"):
+    with pytest.raises(ConfigError, match="unknown benchmark .speed.; known: crf, evaluate, pamr, predict, sizes"):
         tagseg.bench(["speed"])
 
 
 def test_arguments_of_evaluate_need_evaluate() -> None:
-    with pytest.raises(ConfigError, match="are for the benchmark evaluate; name it, or leave them out"):
+    with pytest.raises(ConfigError, match="are for the benchmarks evaluate and sizes; name one, or leave them out"):
         tagseg.bench(["pamr"], model="default")
     with pytest.raises(ConfigError, match="needs a model and images with masks; add model= and data="):
         tagseg.bench(["evaluate"])
+
+
+def test_arguments_of_sizes_need_sizes() -> None:
+    with pytest.raises(ConfigError, match="a size and a limit are for the benchmark sizes"):
+        tagseg.bench(["pamr"], limit=3)
+    with pytest.raises(ConfigError, match="limit must be 1 or more images, got 0"):
+        tagseg.bench(["sizes"], model="default", data="shapes:2", limit=0)

@@ -14,7 +14,7 @@ from tagseg.predict.settings import InferenceSettings
 COUNT, SIZE = 5, 64
 DATA, MASKS = shapes(COUNT, size=SIZE), shapes_masks(COUNT, size=SIZE)
 # The threshold lies between the scores of random weights, so that some classes are kept and others are not.
-SETTINGS = InferenceSettings(scales=(1.0, 1.5), thresholds=0.2, thresholds_from="tags")
+SETTINGS = InferenceSettings(size="native", scales=(1.0, 1.5), thresholds=0.2, thresholds_from="tags")
 
 
 @pytest.fixture(scope="session")

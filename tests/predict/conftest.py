@@ -13,8 +13,8 @@ from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import InferenceSettings
 
 Pixels = NDArray[np.uint8]
-# Scores of random weights are arbitrary; a threshold of 0 keeps every class.
-KEEP_ALL = InferenceSettings(thresholds=0.0)
+# Scores of random weights are arbitrary; a threshold of 0 keeps every class. Images keep their own size: it is small.
+KEEP_ALL = InferenceSettings(thresholds=0.0, size="native")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tagseg
 from tagseg.predict.predictor import Predictor
-from tests.predict.conftest import wave_image
+from tests.predict.conftest import KEEP_ALL, wave_image
 
 
 class OperationCounts(TorchDispatchMode):
@@ -46,7 +46,8 @@ def test_image_and_its_flip_are_one_batch(predictor: Predictor) -> None:
 
 
 def test_network_input_has_at_most_max_pixels() -> None:
-    predictor = Predictor(tagseg.build_model("resnet18", 2), device="cpu", precision="float32", max_pixels=256 * 256)
+    network = tagseg.build_model("resnet18", 2)
+    predictor = Predictor(network, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256)
     num_pixels: list[int] = []
     predictor.engine.runner.register_forward_hook(lambda _m, args, _o: num_pixels.append(args[0][:, 0].numel()))
     list(predictor.predict_many([wave_image(140, 200, seed) for seed in range(3)], batch_size=8, tta=True))

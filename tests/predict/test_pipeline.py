@@ -11,7 +11,7 @@ from tagseg.predict.engine import ImageResult
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.settings import InferenceSettings
 
-SETTINGS = InferenceSettings()
+SETTINGS = InferenceSettings(size="native")
 
 
 class RecordingBatch:

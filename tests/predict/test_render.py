@@ -35,6 +35,7 @@ def test_long_legend_has_several_lines(predictor: Predictor) -> None:
     prediction = predictor.predict(wave_image(40, 400))
     short = replace(prediction, mask=np.ones((40, 400), np.uint8), scores={"cat": 0.5})
     mask = np.repeat(np.arange(20, dtype=np.uint8), 20)[None].repeat(40, 0)
-    many = replace(prediction, mask=mask, scores={f"class number {k} " * k: 0.5 for k in range(1, 20)})
+    scores = {f"class number {k} " * k: 0.5 for k in range(1, 20)}
+    many = replace(prediction, mask=mask, scores=scores, class_indices=range(19))
     assert many.labels == tuple(many.scores)
     assert many.overlay().height > short.overlay().height + 100

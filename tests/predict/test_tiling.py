@@ -77,7 +77,8 @@ def test_tiled_prediction_of_a_segmenter_is_close_to_the_whole_image(network: Ne
 
 def test_memory_of_a_large_image_does_not_hold_all_classes() -> None:
     image = wave_image(1000, 256)
-    predictor = Predictor(tagseg.build_model("resnet18", 100), device="cpu", precision="float32", max_pixels=256 * 256)
+    network = tagseg.build_model("resnet18", 100)
+    predictor = Predictor(network, KEEP_ALL, device="cpu", precision="float32", max_pixels=256 * 256)
     with PeakBytes() as memory:
         prediction = predictor.predict(image, tags=["class 1", "class 2"])
     assert memory.peak < 101 * image.shape[0] * image.shape[1] * 4 * 2 / 3

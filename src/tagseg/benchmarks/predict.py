@@ -24,7 +24,7 @@ _BACKBONE, _CLASSES = "resnet50", 20
 _HEIGHT, _WIDTH = 375, 500  # VOC's most common size
 _FIXED_SIZE = f"{_BACKBONE}, {_HEIGHT}x{_WIDTH}"
 # Random weights could keep any number of classes; usual images have one or two.
-_SETTINGS = InferenceSettings(thresholds=tuple(0.0 if k in (3, 7) else 1.0 for k in range(_CLASSES)))
+_SETTINGS = InferenceSettings(size="native", thresholds=tuple(0.0 if k in (3, 7) else 1.0 for k in range(_CLASSES)))
 _PASSES = {"plain torch": (), "+ folded batch norm": ("fold",), "+ fused convolutions": ("fold", "fuse")}
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from tagseg._device import usable_cores
-from tagseg.benchmarks.timing import Growth, Measurements, Row, Table
+from tagseg.benchmarks.timing import Growth, Measurements, Row, ScoreTable, Table
 
 _PACKAGES = ("tagseg", "torch", "torchvision", "timm", "triton", "numpy", "pydensecrf2")
 
@@ -46,7 +46,11 @@ class Report:
         growths = tuple(
             Growth(g["title"], g["along"], tuple((x, y) for x, y in g["points"]), g["slope"]) for g in parts["growths"]
         )
-        return cls(**{**values, "measurements": Measurements(tables, growths)})
+        scores = tuple(
+            ScoreTable(s["title"], tuple(s["columns"]), tuple((name, tuple(row)) for name, row in s["rows"]), s["note"])
+            for s in parts.get("scores", ())
+        )
+        return cls(**{**values, "measurements": Measurements(tables, growths, scores)})
 
 
 def measure(benchmark: str, run: Callable[[torch.device], Measurements], device: torch.device) -> Report:
@@ -57,15 +61,9 @@ def measure(benchmark: str, run: Callable[[torch.device], Measurements], device:
 def show(report: Report, console: Console) -> None:
     """Print a report."""
     for table in report.measurements.tables:
-        rich_table = RichTable(
-            title=table.title, title_justify="left", caption=table.note or None, caption_justify="left"
-        )
-        header, *rows = table_cells(table)
-        for index, name in enumerate(header):
-            rich_table.add_column(name, justify="left" if index == 0 else "right")
-        for row in rows:
-            rich_table.add_row(*row)
-        console.print(rich_table)
+        _print_table(console, table.title, table_cells(table), table.note)
+    for scores in report.measurements.scores:
+        _print_table(console, scores.title, score_cells(scores), scores.note)
     for line in growth_lines(report.measurements.growths):
         console.print(line, highlight=False)
     console.print(machine_line(report), highlight=False)
@@ -102,6 +100,13 @@ def table_cells(table: Table) -> Iterator[list[str]]:
         ]
 
 
+def score_cells(table: ScoreTable) -> Iterator[list[str]]:
+    """Yield the header of a table of scores, then its rows."""
+    yield ["variant", *table.columns]
+    for name, scores in table.rows:
+        yield [name, *(f"{score:.1f}" for score in scores)]
+
+
 def growth_lines(growths: tuple[Growth, ...]) -> Iterator[str]:
     """Yield one line for each growth curve."""
     for growth in growths:
@@ -126,6 +131,15 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.1e} s"
+
+
+def _print_table(console: Console, title: str, cells: Iterator[list[str]], note: str) -> None:
+    table = RichTable(title=title, title_justify="left", caption=note or None, caption_justify="left")
+    for index, name in enumerate(next(cells)):
+        table.add_column(name, justify="left" if index == 0 else "right")
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _memory(row: Row) -> str:

@@ -91,11 +91,29 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class ScoreTable:
+    """Accuracy of variants of a job.
+
+    Attributes:
+        title: Description of the job.
+        columns: Name of each score.
+        rows: Name of each variant, and its scores in percent.
+        note: Explanation printed below the table.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Measurements:
     """Tables and growth curves of one benchmark."""
 
     tables: tuple[Table, ...] = ()
     growths: tuple[Growth, ...] = ()
+    scores: tuple[ScoreTable, ...] = ()
 
 
 def compare(

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -81,12 +82,12 @@ def decode_with_mode(data: bytes, file_name: str, *, max_side: int | None = None
 
 
 def apply_exif_rotation(image: Image.Image) -> Image.Image:
-    """Rotate and flip an image as its EXIF orientation says; an invalid EXIF block is ignored."""
+    """Rotate and flip an image, in place, as its EXIF orientation says; an invalid EXIF block is ignored."""
     image.load()
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # The pixels are valid: a damaged EXIF block, which fails in many ways, must not lose them.
-        return image
+    # The pixels are valid: a damaged EXIF block, which fails in many ways, must not lose them.
+    with suppress(Exception):
+        ImageOps.exif_transpose(image, in_place=True)
+    return image
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -96,7 +97,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _open(data: bytes) -> Image.Image:

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor
@@ -21,8 +20,8 @@ from tagseg.models.base import Network
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS, ClassRules, ImageSegmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
+from tagseg.predict.resize import ClassMask, resize_masks
 from tagseg.predict.settings import FixedClasses
-from tagseg.predict.tiling import ClassMask
 
 PROTOCOLS = (PREDICTED_TAGS, TRUE_TAGS)
 
@@ -154,9 +153,8 @@ def labels_rule(labels: Tensor | Sequence[float]) -> FixedClasses:
 def probs_at_size(segmentation: ImageSegmentation, size: tuple[int, ...]) -> Tensor:
     """Merged masks at the size of the ground truth, [1 + K, H, W]."""
     assert segmentation.probs is not None
-    if segmentation.probs.shape[1:] == size:
-        return segmentation.probs
-    return F.interpolate(segmentation.probs[None], size=size, mode="bilinear", align_corners=False)[0]
+    height, width = size
+    return resize_masks(segmentation.probs[None], (height, width))[0]
 
 
 def mask_at_size(segmentation: ImageSegmentation, size: tuple[int, ...]) -> ClassMask:

@@ -135,8 +135,8 @@ class Evaluation:
         scales = ", ".join(f"{scale:g}" for scale in settings.scales)
         without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
-            f"{self.images} images{without}; scales {scales}{' with flips' if settings.flip else ''}; "
-            f"CRF {'on' if self.crf else 'off'}; "
+            f"{self.images} images{without}; size {settings.size}; "
+            f"scales {scales}{' with flips' if settings.flip else ''}; CRF {'on' if self.crf else 'off'}; "
             f"thresholds {threshold_text} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
             f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
         ]

@@ -1,6 +1,11 @@
-"""Run a network on images of one size: tiles, test-time augmentation, class selection, merging, CRF; bounded memory."""
+"""Run a network on images of one working shape: TTA, class selection, merging, CRF, masks at the images' own size.
 
-from collections.abc import Collection, Mapping, Sequence
+The memory is bounded: an image is resized to the working size, or tiled if that is `native`, and its masks are enlarged
+to its own size in bands.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -13,8 +18,18 @@ from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.base import Network
 from tagseg.predict.optimize import optimize_network
+from tagseg.predict.resize import (
+    ClassMask,
+    MaskWriter,
+    Shape,
+    resize_image,
+    resize_in_bands,
+    resize_masks,
+    shape_within,
+    working_shape,
+)
 from tagseg.predict.settings import ClassRule, InferenceSettings
-from tagseg.predict.tiling import SMALLEST_TILE, ClassMask, Span, TileGrid, TileStitcher, plan_tiles
+from tagseg.predict.tiling import SMALLEST_TILE, Span, TileGrid, TileStitcher, plan_tiles
 from tagseg.predict.tta import TTAOutput, run_tta
 from tagseg.refine.crf import dense_crf
 
@@ -24,7 +39,9 @@ MAX_PIXELS = 2048 * 2048
 
 _PRECISIONS = ("auto", "float32", "bfloat16")
 _MAX_TTA_VALUES = 2**28  # 1 GiB of masks at the network's stride; tiles beyond it run a second time
-_MAX_PROB_VALUES = 2**25  # 128 MiB of masks at full size
+_MAX_PROB_VALUES = 2**25  # 128 MiB of merged masks
+_MAX_CRF_PIXELS = 2**21  # the CRF of a larger image runs on a reduced one: it takes some 500 bytes a pixel
+_CRF_GAUSSIAN_SXY, _CRF_BILATERAL_SXY = 3.0, 80.0  # the paper's, in pixels of the working size
 
 # Protocol -> rule that selects the classes of an image.
 ClassRules = Mapping[str, ClassRule]
@@ -38,7 +55,8 @@ class ImageSegmentation:
     Attributes:
         classes: Classes that were allowed, counted from 0 without the background.
         mask: 0 for the background, k + 1 for class k, [H, W].
-        probs: Merged masks of the background and these classes, [1 + K, H, W], if they were kept.
+        probs: Merged masks of the background and these classes, [1 + K, h, w], if they were kept; at the working size,
+            or at the size of the CRF.
     """
 
     classes: tuple[int, ...]
@@ -114,11 +132,11 @@ class Engine:
         self._uses_tiles = network.config.method != "cam"
 
     def max_batch(self, height: int, width: int) -> int:
-        """Most images of this size that one batch may have."""
+        """Most images of this working shape that one batch may have."""
         return max(1, self.max_pixels // (height * width))
 
     def runs_alone(self, height: int, width: int) -> bool:
-        """Whether an image of this size must not be in flight beside others: two could exceed the memory."""
+        """Whether an image of this working shape must not be in flight beside others: two could exceed the memory."""
         return self.max_batch(height, width) == 1
 
     def submit(
@@ -130,27 +148,27 @@ class Engine:
         crf: bool = False,
         keep_probs: bool | None = None,
     ) -> "PendingBatch":
-        """Launch the network on images of one shape, without waiting for a GPU.
+        """Launch the network on images of one working shape, without waiting for a GPU.
 
         Args:
             images: RGB, [H, W, 3] each, at most `max_batch` of them.
             rules: For each image, the rule of each protocol.
-            settings: Scales, flips and how they are merged.
+            settings: Working size, scales, flips and how they are merged.
             crf: Refine by a dense CRF.
             keep_probs: Keep the merged masks; by default unless the image is tiled.
         """
-        height, width = images[0].shape[:2]
+        height, width = working_shape(images[0].shape, settings.size)
         settings = self._fit_scales(settings, height * width)
         max_tile_pixels = round(self.max_pixels / max(settings.scales) ** 2)
         grid = plan_tiles(height, width, max_tile_pixels if self._uses_tiles else height * width)
-        batch = torch.from_numpy(np.stack(images))
+        batch = torch.from_numpy(np.stack([resize_image(image, (height, width)) for image in images]))
         on_gpu = self.device.type == "cuda"
         if on_gpu:
             batch = batch.pin_memory()  # without it the copy would wait for the batch before
         batch = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
         keep_probs = len(grid) == 1 if keep_probs is None else keep_probs
         try:
-            return PendingBatch(self, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs)
+            return PendingBatch(self, images, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs)
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 "the GPU has too little memory for these images", "lower batch_size, or max_pixels of load"
@@ -180,7 +198,8 @@ class PendingBatch:
     def __init__(
         self,
         engine: Engine,
-        images: Tensor,
+        images: Sequence[Pixels],
+        batch: Tensor,
         grid: TileGrid,
         rules: Sequence[ClassRules],
         settings: InferenceSettings,
@@ -188,12 +207,12 @@ class PendingBatch:
         crf: bool,
         keep_probs: bool,
     ) -> None:
-        self._engine, self._images, self._grid, self._rules = engine, images, grid, rules
+        self._engine, self._images, self._batch, self._grid, self._rules = engine, images, batch, grid, rules
         self._settings, self._crf, self._keep_probs = settings, crf, keep_probs
         self._outputs: dict[tuple[Span, Span], TTAOutput] = {}
         scores, num_values = None, 0
         for tile in grid:
-            output = engine.run_tta(_crop(images, tile), settings)
+            output = engine.run_tta(_crop(batch, tile), settings)
             scores = output.scores if scores is None else scores.maximum(output.scores)
             if num_values + output.numel <= _MAX_TTA_VALUES:
                 self._outputs[tile] = output
@@ -210,7 +229,7 @@ class PendingBatch:
         if self._event is None:
             return self._finish()
         self._event.synchronize()
-        with torch.cuda.stream(_finishing_stream(self._images.device)):
+        with torch.cuda.stream(_finishing_stream(self._batch.device)):
             return self._finish()
 
     def _finish(self) -> list[ImageResult]:
@@ -237,69 +256,139 @@ class PendingBatch:
 
     def _segment(self, jobs: list[_Job]) -> dict[_Job, ImageSegmentation]:
         """Segment images of the batch, each with the classes to keep."""
-        if not jobs:
-            return {}
-        num_channels = 1 + max(len(classes) for _, classes in jobs)
-        height, width = self._grid.size
-        chunk = max(1, _MAX_PROB_VALUES // (num_channels * height * width))
-        dtype = np.uint8 if self._scores.shape[1] <= 255 else np.uint16
-        chunks = [
-            _Selection.of(jobs[start : start + chunk], self._images.device) for start in range(0, len(jobs), chunk)
-        ]
-        stitchers = [
-            TileStitcher(self._grid, selection.channels.clamp(min=0), dtype=dtype, keep_probs=self._keep_probs)
-            for selection in chunks
+        groups = [
+            _JobGroup(
+                group,
+                self._images,
+                self._grid,
+                self._batch.device,
+                dtype=np.uint8 if self._scores.shape[1] <= 255 else np.uint16,
+                crf=self._crf,
+                keep_probs=self._keep_probs,
+            )
+            for group in self._split(jobs)
         ]
         for tile in self._grid:
-            pixels = _crop(self._images, tile)
+            pixels = _crop(self._batch, tile)
             output = self._outputs.get(tile) or self._engine.run_tta(pixels, self._settings)
-            for selection, stitcher in zip(chunks, stitchers, strict=True):
-                merged = output.merge(selection.images, selection.channels)
-                stitcher.add(_refine(pixels[selection.images], merged, selection.present) if self._crf else merged)
-        return {
-            (index, classes): ImageSegmentation(
-                classes,
-                stitcher.masks[row].copy(),
-                None if stitcher.probs is None else stitcher.probs[row, : 1 + len(classes)].clone(),
-            )
-            for selection, stitcher in zip(chunks, stitchers, strict=True)
-            for row, (index, classes) in enumerate(selection.jobs)
-        }
+            for group in groups:
+                group.add(pixels, output)
+        return {job: segmentation for group in groups for job, segmentation in group.finish()}
+
+    def _split(self, jobs: list[_Job]) -> list[list[_Job]]:
+        """Split the jobs into groups whose images have one size and whose masks fit into the memory."""
+        jobs_by_shape: dict[tuple[int, ...], list[_Job]] = defaultdict(list)
+        for job in jobs:
+            jobs_by_shape[self._images[job[0]].shape].append(job)
+        groups = []
+        for (height, width, _), shape_jobs in jobs_by_shape.items():
+            crf_height, crf_width = shape_within((height, width), _MAX_CRF_PIXELS) if self._crf else (0, 0)
+            num_pixels = max(self._grid.size[0] * self._grid.size[1], crf_height * crf_width)
+            num_channels = 1 + max(len(classes) for _, classes in shape_jobs)
+            length = max(1, _MAX_PROB_VALUES // (num_channels * num_pixels))
+            groups += [shape_jobs[start : start + length] for start in range(0, len(shape_jobs), length)]
+        return groups
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """Images and classes that are segmented together.
+class _JobGroup:
+    """Images of one size that are segmented together, each with the classes to keep.
 
-    Attributes:
+    Masks of images at their own size are written as their tiles come. Others are collected at the working size, refined
+    at their own size, or at about two megapixels if that is more, and enlarged in bands.
+
+    Args:
         jobs: Position in the batch, and classes to keep.
-        images: The positions, [R].
-        channels: Their mask channels as `TTAOutput.merge` takes them, [R, 1 + K].
-        present: Which of the channels exist, [R, 1 + K], on the CPU.
+        images: Images of the batch at their own size.
+        grid: Tiles at the working size.
+        device: Device of the network's output.
+        dtype: Type of the masks.
+        crf: Refine by a dense CRF.
+        keep_probs: Keep the merged masks.
     """
 
-    jobs: list[_Job]
-    images: Tensor
-    channels: Tensor
-    present: Tensor
-
-    @classmethod
-    def of(cls, jobs: list[_Job], device: torch.device) -> "_Selection":
+    def __init__(
+        self,
+        jobs: list[_Job],
+        images: Sequence[Pixels],
+        grid: TileGrid,
+        device: torch.device,
+        *,
+        dtype: type,
+        crf: bool,
+        keep_probs: bool,
+    ) -> None:
+        self._jobs, self._images = jobs, [images[index] for index, _ in jobs]
+        self._crf, self._keep_probs = crf, keep_probs
+        self._shape: Shape = (self._images[0].shape[0], self._images[0].shape[1])
+        self._is_resized = self._shape != grid.size
         longest = max(len(classes) for _, classes in jobs)
         channels = [[0, *(k + 1 for k in classes), *[-1] * (longest - len(classes))] for _, classes in jobs]
-        images = to_device([index for index, _ in jobs], torch.int64, device)
-        return cls(jobs, images, to_device(channels, torch.int64, device), torch.tensor(channels) >= 0)
+        self._indices = to_device([index for index, _ in jobs], torch.int64, device)
+        self._channels = to_device(channels, torch.int64, device)
+        self._present = torch.tensor(channels) >= 0
+        self._stitcher = TileStitcher(grid, device)
+        self._writer = MaskWriter(self._channels.clamp(min=0), self._shape, dtype=dtype)
+        self._rows: list[Tensor] = []  # merged masks that are kept or still to be resized
+
+    def add(self, pixels: Tensor, output: TTAOutput) -> None:
+        """Add the next tile of the batch: its pixels and the network's output."""
+        merged = output.merge(self._indices, self._channels)
+        if self._crf and not self._is_resized:
+            merged = _refine(pixels[self._indices], merged, self._present, factor=1.0)
+        if (finished := self._stitcher.add(merged)) is None:
+            return
+        top, rows = finished
+        if self._is_resized:
+            self._rows.append(rows)
+            return
+        self._writer.write(top, rows)
+        if self._keep_probs:
+            self._rows.append(rows.cpu())
+
+    def finish(self) -> Iterator[tuple[_Job, ImageSegmentation]]:
+        """Segmentations of all jobs, after the last tile."""
+        probs = torch.cat(self._rows, 2) if self._rows else None
+        if self._is_resized and probs is not None and probs.shape[1] > 1:  # otherwise all is background
+            if self._crf:
+                probs = self._refine_resized(probs)
+            for top, rows in resize_in_bands(probs, self._shape):
+                self._writer.write(top, rows)
+        kept = probs.cpu() if probs is not None and self._keep_probs else None
+        for row, (job, mask) in enumerate(zip(self._jobs, self._writer.masks, strict=True)):
+            job_probs = None if kept is None else kept[row, : 1 + len(job[1])].clone()
+            yield job, ImageSegmentation(job[1], mask.copy(), job_probs)
+
+    def _refine_resized(self, probs: Tensor) -> Tensor:
+        """Refine merged masks at the images' own size, or at a smaller one if the CRF would need too much memory."""
+        shape = shape_within(self._shape, _MAX_CRF_PIXELS)
+        pixels = torch.from_numpy(np.stack([resize_image(image, shape) for image in self._images]))
+        factor = max(shape) / max(probs.shape[-2:])
+        return _refine(
+            pixels.to(probs.device).permute(0, 3, 1, 2), resize_masks(probs, shape), self._present, factor=factor
+        )
 
 
-def _refine(pixels: Tensor, merged: Tensor, present: Tensor) -> Tensor:
-    """Refine masks by the dense CRF; images without a class have no border to refine."""
+def _refine(pixels: Tensor, merged: Tensor, present: Tensor, *, factor: float) -> Tensor:
+    """Refine masks by the dense CRF; images without a class have no border to refine.
+
+    Args:
+        pixels: Images, uint8 [R, 3, H, W].
+        merged: Merged masks, [R, K, H, W].
+        present: Which of their channels exist, [R, K], on the CPU.
+        factor: Size of the pixels' image as a multiple of the working size. The kernels grow with it, so that the
+            result does not depend on the resolution.
+    """
     has_classes = present[:, 1:].any(1)
-    if has_classes.all():
-        return dense_crf(pixels, merged, present=present)
     if not has_classes.any():
         return merged
     rows = to_device(has_classes.nonzero().flatten().tolist(), torch.int64, merged.device)
-    refined = dense_crf(pixels[rows], merged[rows], present=present[has_classes])
+    refined = dense_crf(
+        pixels[rows],
+        merged[rows],
+        present=present[has_classes],
+        gaussian_sxy=factor * _CRF_GAUSSIAN_SXY,
+        bilateral_sxy=factor * _CRF_BILATERAL_SXY,
+    )
     return merged.index_copy_(0, rows, refined)
 
 

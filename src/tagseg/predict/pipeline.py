@@ -1,4 +1,4 @@
-"""The prediction pipeline: read ahead, batch by shape, run, merge and refine, yield results in order.
+"""The prediction pipeline: read ahead, batch by working shape, run, merge and refine, yield results in order.
 
 `predict_many`, `evaluate` and the tuning of thresholds all consume `run_pipeline`.
 """
@@ -13,7 +13,8 @@ from tagseg._device import usable_cores
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
 from tagseg.predict.engine import ClassRules, Engine, ImageResult, PendingBatch
-from tagseg.predict.settings import InferenceSettings
+from tagseg.predict.resize import Shape, working_shape
+from tagseg.predict.settings import InferenceSettings, WorkingSize
 
 _NUM_THREADS = min(8, usable_cores())
 _MAX_WAITING_BYTES = 2**28  # of finished outputs; those in progress come on top
@@ -73,10 +74,10 @@ class Sample(Generic[Key]):
 class _Slot(Generic[Key]):
     """Position of a sample in the order of the stream, with its result once there is one."""
 
-    def __init__(self, sample: Sample[Key]) -> None:
+    def __init__(self, sample: Sample[Key], size: WorkingSize) -> None:
         self.sample = sample
-        self.shape = sample.image.shape[:2]
-        self.num_pixels = self.shape[0] * self.shape[1]
+        self.shape = working_shape(sample.image.shape, size)
+        self.num_pixels = sample.image.shape[0] * sample.image.shape[1]
         self.result: ImageResult | None = None
 
 
@@ -90,15 +91,15 @@ def run_pipeline(
 ) -> Iterator[tuple[Sample[Key], ImageResult]]:
     """Segment a stream of images; results keep the order of the samples.
 
-    Images of one shape run together. Neighbors often differ in shape, so the pipeline looks ahead by some batches. An
-    error of `samples` is raised after the results of all samples before it.
+    Images of one working shape run together. Neighbors often differ in shape, so the pipeline looks ahead by some
+    batches. An error of `samples` is raised after the results of all samples before it.
 
     Args:
         engine: Network on a device.
         samples: Images, usually from `read_ahead`.
-        settings: Scales, flips and how they are merged.
+        settings: Working size, scales, flips and how they are merged.
         crf: Refine by a dense CRF.
-        batch_size: Most images of one shape that run together; by default what suits the device.
+        batch_size: Most images of one working shape that run together; by default what suits the device.
     """
     batch_size = engine.batch_size if batch_size is None else batch_size
     if batch_size < 1:
@@ -121,12 +122,12 @@ class _ShapeBatches(Generic[Key]):
         self._engine, self._settings, self._crf, self._batch_size = engine, settings, crf, batch_size
         self._slots: deque[_Slot[Key]] = deque()  # in the order of the stream
         self._num_pixels = 0  # of all slots
-        self._waiting: dict[tuple[int, ...], list[_Slot[Key]]] = defaultdict(list)  # by shape, not yet submitted
+        self._waiting: dict[Shape, list[_Slot[Key]]] = defaultdict(list)  # by working shape, not yet submitted
         self._in_flight: deque[tuple[list[_Slot[Key]], PendingBatch]] = deque()
 
     def add(self, sample: Sample[Key]) -> None:
         """Add the next sample; submit a batch when it is full, or when too many samples wait for the first one."""
-        slot = _Slot(sample)
+        slot = _Slot(sample, self._settings.size)
         self._slots.append(slot)
         self._num_pixels += slot.num_pixels
         self._waiting[slot.shape].append(slot)
@@ -154,7 +155,7 @@ class _ShapeBatches(Generic[Key]):
         while self._in_flight:
             self._finish_oldest()
 
-    def _submit(self, shape: tuple[int, ...]) -> None:
+    def _submit(self, shape: Shape) -> None:
         slots = self._waiting.pop(shape)
         num_in_flight = self._engine.num_in_flight
         if self._engine.runs_alone(*shape):

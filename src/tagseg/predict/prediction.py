@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 from tagseg.data.images import Pixels
 from tagseg.predict.render import add_legend, blend, save_mask, shrink_for_display
+from tagseg.predict.resize import ClassMask, resize_masks
 from tagseg.predict.settings import InferenceSettings
-from tagseg.predict.tiling import ClassMask
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +45,7 @@ class Prediction:
     settings: InferenceSettings
     crf: bool
     class_indices: Sequence[int]
-    _probs: NDArray[np.float32] | None = field(repr=False)
+    _probs: Tensor | None = field(repr=False)
 
     def __repr__(self) -> str:
         height, width = self.mask.shape
@@ -61,7 +62,7 @@ class Prediction:
     def labels(self) -> tuple[str, ...]:
         """Names of the classes that have a pixel in the mask, in the classes' order."""
         names = list(self.scores)
-        return tuple(names[value - 1] for value in np.flatnonzero(np.bincount(self.mask.ravel())) if value > 0)
+        return tuple(names[k] for k in sorted(self.class_indices) if (self.mask == k + 1).any())
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
@@ -71,8 +72,9 @@ class Prediction:
         """
         if self._probs is None:
             raise ValueError(f"{self.name}: the merged masks of a tiled image are large; pass probabilities=True")
-        full = np.zeros((1 + len(self.scores), *self.mask.shape), dtype=np.float32)
-        full[[0, *(1 + k for k in self.class_indices)]] = self._probs
+        height, width = self.mask.shape
+        full = np.zeros((1 + len(self.scores), height, width), dtype=np.float32)
+        full[[0, *(1 + k for k in self.class_indices)]] = resize_masks(self._probs[None], (height, width))[0].numpy()
         return full
 
     def overlay(self, *, legend: bool = True) -> Image.Image:

@@ -21,7 +21,7 @@ from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction
-from tagseg.predict.settings import FixedClasses, InferenceSettings, default_settings, read_settings
+from tagseg.predict.settings import FixedClasses, InferenceSettings, WorkingSize, default_settings, read_settings
 from tagseg.predict.sources import ImageInput, ImageSource, find_sources
 
 DEFAULT_MODEL = "default"
@@ -44,7 +44,7 @@ def load(
             (`./default` is a folder of that name).
         device: A torch device by name; `auto` takes the first GPU if there is one.
         precision: `float32`, `bfloat16`, or `auto`: bfloat16 on devices that multiply it natively.
-        max_pixels: Most pixels of one forward pass; larger images are tiled.
+        max_pixels: Most pixels of one forward pass; images that are larger at the working size are tiled.
         optimize: Whether to use the fast paths of `tagseg.predict.optimize`; False runs the plain network.
     """
     file = DEFAULT_FOLDER if path == DEFAULT_MODEL else expand_home(path)
@@ -117,7 +117,7 @@ class Predictor:
 
     @property
     def settings(self) -> InferenceSettings:
-        """Scales, thresholds and what they were chosen on; others may be assigned."""
+        """Working size, scales, thresholds and what they were chosen on; others may be assigned."""
         return self._settings
 
     @settings.setter
@@ -147,6 +147,7 @@ class Predictor:
         *,
         tta: bool = False,
         crf: bool = False,
+        size: WorkingSize | None = None,
         tags: Sequence[str] | None = None,
         probabilities: bool | None = None,
     ) -> Prediction: ...
@@ -158,6 +159,7 @@ class Predictor:
         *,
         tta: bool = False,
         crf: bool = False,
+        size: WorkingSize | None = None,
         tags: Sequence[str] | None = None,
         probabilities: bool | None = None,
     ) -> list[Prediction]: ...
@@ -168,6 +170,7 @@ class Predictor:
         *,
         tta: bool = False,
         crf: bool = False,
+        size: WorkingSize | None = None,
         tags: Sequence[str] | None = None,
         probabilities: bool | None = None,
     ) -> Prediction | list[Prediction]:
@@ -178,6 +181,8 @@ class Predictor:
                 bytes of an image file, a file object, or a list of these.
             tta: Test-time augmentation: the settings' scales and flips, as in the paper; slower, by their number.
             crf: Refine the masks by a dense CRF.
+            size: Longest side in pixels to which the image is resized for the network, or `native` for its own size,
+                in tiles if it is large; by default the model's. The mask has the image's own size.
             tags: Classes that the image is known to have; no other is allowed then, whatever its score.
             probabilities: Keep the merged masks; by default unless the image is tiled.
         """
@@ -186,7 +191,8 @@ class Predictor:
         if not is_list and len(sources) != 1:
             raise DataError(f"{image}: holds {len(sources)} images", "use predict_many for more than one")
         samples = (Sample(source, source.read(), self._rules(tags), probabilities) for source in sources)
-        predictions = list(self._predict(samples, tta=tta, crf=crf, batch_size=None))
+        settings = self.settings.with_size(size).for_tta(tta)
+        predictions = list(self._predict(samples, settings, crf=crf, batch_size=None))
         return predictions if is_list else predictions[0]
 
     def predict_many(
@@ -196,6 +202,7 @@ class Predictor:
         batch_size: int | None = None,
         tta: bool = False,
         crf: bool = False,
+        size: WorkingSize | None = None,
         probabilities: bool | None = None,
         skip_bad: bool = False,
     ) -> "PredictionStream":
@@ -203,17 +210,18 @@ class Predictor:
 
         Args:
             images: Files, folders, glob patterns, zips, members of zips, and images in memory as in `predict`.
-            batch_size: Images of one shape that run together; by default what suits the device.
+            batch_size: Images of one working shape that run together; by default what suits the device.
             tta: Test-time augmentation, as in `predict`.
             crf: Refine the masks by a dense CRF.
+            size: Working size, as in `predict`.
             probabilities: Keep the merged masks, as in `predict`.
             skip_bad: Leave out images that cannot be read and list them in the result's `skipped`, instead of raising.
         """
         return PredictionStream(
             self,
             find_sources(images),
+            self.settings.with_size(size).for_tta(tta),
             batch_size=batch_size,
-            tta=tta,
             crf=crf,
             probabilities=probabilities,
             skip_bad=skip_bad,
@@ -230,9 +238,13 @@ class Predictor:
         return {TRUE_TAGS: FixedClasses(tuple(k for k, name in enumerate(self.classes) if name in tags))}
 
     def _predict(
-        self, samples: Iterable[Sample[ImageSource]], *, tta: bool, crf: bool, batch_size: int | None
+        self,
+        samples: Iterable[Sample[ImageSource]],
+        settings: InferenceSettings,
+        *,
+        crf: bool,
+        batch_size: int | None,
     ) -> Iterator[Prediction]:
-        settings = self.settings.for_tta(tta)
         for sample, result in run_pipeline(self.engine, samples, settings, crf=crf, batch_size=batch_size):
             yield self._prediction(sample, result, crf)
 
@@ -249,7 +261,7 @@ class Predictor:
             settings=result.settings,
             crf=crf,
             class_indices=segmentation.classes,
-            _probs=None if segmentation.probs is None else segmentation.probs.numpy(),
+            _probs=segmentation.probs,
         )
 
 
@@ -264,16 +276,16 @@ class PredictionStream(Iterable[Prediction]):
         self,
         predictor: Predictor,
         sources: Sequence[ImageSource],
+        settings: InferenceSettings,
         *,
         batch_size: int | None,
-        tta: bool,
         crf: bool,
         probabilities: bool | None,
         skip_bad: bool,
     ) -> None:
         self.skipped: list[str] = []
-        self._predictor, self._sources = predictor, sources
-        self._batch_size, self._tta, self._crf = batch_size, tta, crf
+        self._predictor, self._sources, self._settings = predictor, sources, settings
+        self._batch_size, self._crf = batch_size, crf
         self._probabilities, self._skip_bad = probabilities, skip_bad
 
     def __len__(self) -> int:
@@ -281,7 +293,7 @@ class PredictionStream(Iterable[Prediction]):
 
     def __iter__(self) -> Iterator[Prediction]:
         self.skipped.clear()
-        return self._predictor._predict(self._samples(), tta=self._tta, crf=self._crf, batch_size=self._batch_size)
+        return self._predictor._predict(self._samples(), self._settings, crf=self._crf, batch_size=self._batch_size)
 
     def _samples(self) -> Iterator[Sample[ImageSource]]:
         rules = self._predictor._rules(None)

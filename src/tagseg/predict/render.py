@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
-from tagseg.predict.tiling import ClassMask
+from tagseg.predict.resize import ClassMask, resize_image, working_shape
 
 _OPACITY = 0.6
 _BACKGROUND_BRIGHTNESS = 0.8  # darkened, so that the classes stand out
@@ -63,12 +63,11 @@ def blend(image: Pixels, mask: ClassMask) -> Pixels:
 
 def shrink_for_display(image: Pixels, mask: ClassMask) -> tuple[Pixels, ClassMask]:
     """Reduce an image and its mask to a size that screens show."""
-    factor = _MAX_SIDE / max(mask.shape)
-    if factor >= 1:
+    if max(mask.shape) <= _MAX_SIDE:
         return image, mask
-    size = (max(1, round(mask.shape[1] * factor)), max(1, round(mask.shape[0] * factor)))
-    small = Image.fromarray(image).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
-    return np.array(small), np.array(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST))
+    height, width = working_shape(mask.shape, _MAX_SIDE)
+    small_mask = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
+    return resize_image(image, (height, width)), np.array(small_mask)
 
 
 def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Image:

@@ -1,20 +1,25 @@
-"""Inference settings of a model: scales, class thresholds, and what these were chosen on. Saved in the model's file."""
+"""Inference settings of a model, saved in its file: working size, scales, thresholds, what these were chosen on."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from safetensors.torch import save_file
 
 from tagseg.errors import ConfigError, WeightsError, unknown_name
+from tagseg.models.base import SMALLEST_SIDE
 from tagseg.models.config import ModelConfig
 from tagseg.models.pretrained import read_weights
 from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, config_from_metadata, read_notes, write_atomically
 
 BACKGROUND_POWER = 3.0
 PAPER_THRESHOLD = 0.1
+PAPER_SIZE = 500  # the longest side of VOC's images, on which the paper's networks are evaluated
+_PAPER_CROP = 448
+NATIVE = "native"
+WorkingSize = int | Literal["native"]
 THRESHOLD_ORIGINS = {  # each with its description
     "paper": "the paper's",
     "tags": "tuned on image tags",
@@ -57,6 +62,8 @@ class InferenceSettings:
     """Settings of inference.
 
     Attributes:
+        size: Working size: the longest side in pixels at which the network sees an image at scale 1. `native` is the
+            image's own size, in tiles if it is large.
         scales: Scales of test-time augmentation; without it only scale 1 is used.
         flip: Whether test-time augmentation includes the mirrored image.
         thresholds: Lowest score (after the sigmoid) at which a class is kept: one for all classes, or one for each.
@@ -66,6 +73,7 @@ class InferenceSettings:
             were chosen on masks are no longer results of image tags alone.
     """
 
+    size: WorkingSize = PAPER_SIZE
     scales: tuple[float, ...] = (1.0, 0.75, 1.25, 1.5)
     flip: bool = True
     thresholds: float | tuple[float, ...] = PAPER_THRESHOLD
@@ -74,6 +82,11 @@ class InferenceSettings:
     thresholds_from: str = "paper"
 
     def __post_init__(self) -> None:
+        if self.size != NATIVE and not (type(self.size) is int and self.size >= SMALLEST_SIDE):
+            raise ConfigError(
+                f"size must be {NATIVE!r} or a number of pixels from {SMALLEST_SIDE} for the longest side, "
+                f"got {self.size!r}"
+            )
         if self.thresholds_from not in THRESHOLD_ORIGINS:
             raise unknown_name("origin of thresholds", self.thresholds_from, THRESHOLD_ORIGINS)
         if not self.scales or not all(0 < scale <= 8 for scale in self.scales):
@@ -87,6 +100,10 @@ class InferenceSettings:
     def with_threshold(self, threshold: float) -> "InferenceSettings":
         """Copy with one threshold for all classes, named by the user."""
         return replace(self, thresholds=threshold, thresholds_from="paper" if threshold == PAPER_THRESHOLD else "user")
+
+    def with_size(self, size: WorkingSize | None) -> "InferenceSettings":
+        """Copy with another working size; None keeps the model's."""
+        return self if size is None else replace(self, size=size)
 
     def for_tta(self, tta: bool) -> "InferenceSettings":
         """These settings for test-time augmentation, or their single-scale form."""
@@ -112,7 +129,7 @@ class InferenceSettings:
 
     @classmethod
     def from_json(cls, text: str) -> "InferenceSettings":
-        """Settings that `to_json` wrote; an unknown field fails and names the nearest."""
+        """Settings that `to_json` wrote; missing fields have their defaults, an unknown one fails."""
         values: dict[str, Any] = json.loads(text)
         known = [field.name for field in fields(cls)]
         for name in values:
@@ -120,6 +137,15 @@ class InferenceSettings:
                 raise unknown_name("inference setting", name, known)
         tuples = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(**{**values, **tuples})
+
+
+def size_for_crop(crop: int) -> int:
+    """Working size at which objects are as large as in training crops: 500 for the paper's crop of 448 pixels.
+
+    A crop is most of an image, squeezed into a square; the paper's crops and the longest side of VOC's images give the
+    ratio.
+    """
+    return round(crop * PAPER_SIZE / _PAPER_CROP)
 
 
 def default_settings(config: ModelConfig) -> InferenceSettings:

@@ -4,15 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 OVERLAP = 128
 SMALLEST_TILE = 2 * OVERLAP
 Span = tuple[int, int]  # first pixel, and the one after the last
-ClassMask = NDArray[np.uint8] | NDArray[np.uint16]  # [H, W]: 0 is background, k is the k-th class
 
 
 @dataclass(frozen=True)
@@ -69,54 +66,37 @@ def blend_weights(spans: Sequence[Span]) -> list[Tensor]:
 
 
 class TileStitcher:
-    """Blend tiles, which come in reading order, into masks of the whole images.
+    """Blend tiles, which come in reading order, into whole rows; only one row of tiles is held."""
 
-    Only one row of tiles is held in floating point.
-
-    Attributes:
-        masks: Class value of the strongest channel in each pixel, [B, H, W].
-        probs: Blended channels, [B, K, H, W], if they are kept.
-
-    Args:
-        grid: Tiles; each holds several images of one size.
-        values: Class value of each channel, background first, [B, K], on the channels' device.
-        dtype: Type of the masks.
-        keep_probs: Keep the blended channels too.
-    """
-
-    def __init__(self, grid: TileGrid, values: Tensor, *, dtype: type, keep_probs: bool) -> None:
-        self.masks: ClassMask = np.zeros((len(values), *grid.size), dtype=dtype)
-        self.probs = torch.zeros(*values.shape, *grid.size) if keep_probs else None
-        self._values = values.to(torch.uint8 if dtype == np.uint8 else torch.int32)
+    def __init__(self, grid: TileGrid, device: torch.device) -> None:
         self._grid = grid
         self._num_tiles = 0
+        self._strip: Tensor | None = None
         if len(grid) > 1:
-            self._row_weights = [weights.to(values.device) for weights in blend_weights(grid.rows)]
-            self._column_weights = [weights.to(values.device) for weights in blend_weights(grid.columns)]
-            self._strip = torch.zeros(*values.shape, 0, grid.size[1], device=values.device)
+            self._row_weights = [weights.to(device) for weights in blend_weights(grid.rows)]
+            self._column_weights = [weights.to(device) for weights in blend_weights(grid.columns)]
 
-    def add(self, probs: Tensor) -> None:
-        """Blend in the next tile, [B, K, h, w]."""
+    def add(self, tile: Tensor) -> tuple[int, Tensor] | None:
+        """Blend in the next tile, [R, K, h, w].
+
+        Returns:
+            After the last tile of a row the rows that no later tile changes: the first one's position, and the rows,
+            [R, K, rows, W].
+        """
         if len(self._grid) == 1:
-            self._store(probs, 0, self._grid.size[0])
-            return
+            return 0, tile
         row, column = divmod(self._num_tiles, len(self._grid.columns))
         self._num_tiles += 1
         (top, bottom), (left, right) = self._grid.rows[row], self._grid.columns[column]
         if column == 0:  # a new row starts with what the last one left in the overlap
-            num_missing = bottom - top - self._strip.shape[2]
-            empty = self._strip.new_zeros(*probs.shape[:2], num_missing, self._strip.shape[3])
-            self._strip = torch.cat([self._strip, empty], 2)
-        self._strip[..., left:right] += probs * self._row_weights[row][:, None] * self._column_weights[column]
-        if column == len(self._grid.columns) - 1:
-            is_last = row == len(self._grid.rows) - 1
-            num_done = (bottom if is_last else self._grid.rows[row + 1][0]) - top
-            self._store(self._strip[:, :, :num_done], top, top + num_done)
-            self._strip = self._strip[:, :, num_done:].clone()
-
-    def _store(self, probs: Tensor, top: int, bottom: int) -> None:
-        strongest = probs.max(1).indices  # argmax takes ten times as long on a CPU
-        values = self._values.gather(1, strongest.flatten(1)).view_as(strongest)
-        self.masks[:, top:bottom] = values.cpu().numpy()
-        if self.probs is not None:
-            self.probs[:, :, top:bottom] = probs.cpu()
+            started = tile.new_zeros(*tile.shape[:2], 0, self._grid.size[1]) if self._strip is None else self._strip
+            empty = tile.new_zeros(*tile.shape[:2], bottom - top - started.shape[2], self._grid.size[1])
+            self._strip = torch.cat([started, empty], 2)
+        assert self._strip is not None
+        self._strip[..., left:right] += tile * self._row_weights[row][:, None] * self._column_weights[column]
+        if column < len(self._grid.columns) - 1:
+            return None
+        is_last = row == len(self._grid.rows) - 1
+        num_done = (bottom if is_last else self._grid.rows[row + 1][0]) - top
+        finished, self._strip = self._strip[:, :, :num_done], self._strip[:, :, num_done:].clone()
+        return top, finished

@@ -9,7 +9,7 @@ from tagseg.data import DataSource
 from tagseg.data.masks import IGNORE_LABEL
 from tagseg.predict import load
 from tagseg.predict.render import mask_image, palette
-from tagseg.predict.tiling import ClassMask
+from tagseg.predict.resize import ClassMask
 from tagseg.report.contact_sheet import contact_sheet
 from tagseg.report.stages import evenly_spaced
 

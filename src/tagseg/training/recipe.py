@@ -113,6 +113,8 @@ class ValidationSettings(Settings):
 class InferenceOptions(Settings):
     """Inference settings to store in the model; `InferenceSettings` checks their values."""
 
+    size: int | Literal["native"] | None = None
+    """Working size: longest side of an image in pixels, or native for its own; auto: by the crop, 500 for 448."""
     scales: tuple[float, ...] | None = None
     """Scales of test-time augmentation; auto: the paper's for the backbone."""
     flip: bool = True
