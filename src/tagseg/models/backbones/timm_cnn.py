@@ -5,7 +5,8 @@ timm is imported only where a network is built: that takes seconds.
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -83,8 +84,16 @@ def timm_classifier_names(name: str) -> list[str]:
     """Names of all tensors of a timm classifier."""
     import timm
 
-    with torch.device("meta"):
-        return list(timm.create_model(name).state_dict())
+    return list(_build_on_meta(lambda: timm.create_model(name)).state_dict())
+
+
+def _build_on_meta(build: Callable[[], Any]) -> Any:
+    """Build a network without values, on the meta device; if its constructor needs values, from one on the CPU."""
+    try:
+        with torch.device("meta"):
+            return build()
+    except (NotImplementedError, RuntimeError):
+        return build().to("meta")
 
 
 def timm_layer(name: str) -> tuple[type[Any], ...]:
@@ -111,12 +120,14 @@ def _probe(name: str, in_channels: int) -> _Layout:
     for dilation in ({"output_stride": 16}, {}):
         for padding in _PADDINGS:
             try:
-                with torch.device("meta"), torch.inference_mode(False), torch.enable_grad():
-                    whole = _Layout(dict(dilation), padding).create(name, in_channels)
+                with torch.inference_mode(False), torch.enable_grad():
+                    whole = _build_on_meta(partial(_Layout(dict(dilation), padding).create, name, in_channels))
                     indices = _feature_indices(whole)
                     layout = _Layout({**dilation, "out_indices": indices}, padding)
-                    net = layout.create(name, in_channels)
-                    skip, deep = net(torch.zeros(2, in_channels, *(_padded(side, *padding) for side in _PROBE)))
+                    net = _build_on_meta(partial(layout.create, name, in_channels))
+                    shape = 2, in_channels, *(_padded(side, *padding) for side in _PROBE)
+                    with torch.device("meta"):
+                        skip, deep = net(torch.zeros(shape))
                     layout.unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
                 if skip.dim() != 4 or [skip.shape[1], deep.shape[1]] != [
                     whole.feature_info.channels()[index] for index in indices
