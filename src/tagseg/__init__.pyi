@@ -7,6 +7,7 @@ from .api import (
     predict_files as predict_files,
     recipes as recipes,
     train as train,
+    train_masks as train_masks,
     write_report as write_report,
 )
 from .benchmarks.suite import bench as bench
