@@ -16,6 +16,7 @@ from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset, chec
 from tagseg.data.split import hold_out
 from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
+from tagseg.export.pseudo_labels import Coverage, make_pseudo_labels
 from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
@@ -266,6 +267,49 @@ def predict_files(
     )
     index = write_predictions(stream, Path(out), progress=progress)
     return dict(json.loads(index.read_text(encoding="utf-8")))
+
+
+def write_pseudo_labels(
+    data: str | Path | DataSource,
+    out: str | Path,
+    *,
+    model: str | Path | Predictor = DEFAULT_MODEL,
+    tta: bool = False,
+    crf: bool = False,
+    size: WorkingSize | None = None,
+    ignore_below: float = 0.0,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Coverage:
+    """Write masks of tagged images for `train_masks`; the classes of a mask are limited to the image's tags.
+
+    An interrupted call can be repeated: masks that exist are kept.
+
+    Args:
+        data: Tagged images, with the model's classes.
+        out: Folder to write to, in VOC's layout; the images stay where they are.
+        model: A loaded model, a run folder, a model file, or `default`: the model that comes with tagseg.
+        tta: Test-time augmentation: multi-scale and flip.
+        crf: Refine masks by a dense CRF.
+        size: Working size, as in `predict_files`.
+        ignore_below: Pixels whose class, the background included, is less probable than this become 255: they are
+            ignored in training.
+        batch_size: Images of one size that run together.
+        progress: Show a progress bar.
+
+    Returns:
+        How much of the images the classes cover, also in coverage.json.
+    """
+    return make_pseudo_labels(
+        _predictor(model, None, size),
+        DataSource.of(data),
+        Path(out),
+        tta=tta,
+        crf=crf,
+        ignore_below=ignore_below,
+        batch_size=batch_size,
+        progress=progress,
+    )
 
 
 def evaluate(

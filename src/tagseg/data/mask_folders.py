@@ -5,14 +5,14 @@ of classes.txt, without the background; without this file they are numbered.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tagseg.data.files import FileIndex, FileRef, read_text
 from tagseg.data.images import strip_image_suffix
-from tagseg.data.masks import MaskDataset, MaskReaders, find_mask_files, values_in
+from tagseg.data.masks import MaskDataset, MaskFile, MaskReaders, find_mask_files, values_in
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError
 
@@ -76,6 +76,18 @@ def read_pseudo_label_source(root: Path) -> dict[str, Any] | None:
         return dict(json.loads(read_text(path))["data"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: is damaged ({error})", "make the pseudo labels again in another folder") from error
+
+
+def pseudo_label_file(root: Path, image_id: str) -> Path:
+    """File of an image's mask in a folder of pseudo labels; an ID that is a path does not lead out of the folder."""
+    parts = [part for part in PurePosixPath(image_id).parts if part not in ("/", "..")]
+    return root / MASK_FOLDER / f"{PurePosixPath(*parts)}.png"
+
+
+def pseudo_label_masks(root: Path, image_ids: Iterable[str]) -> MaskReaders:
+    """Readers of the masks in a folder of pseudo labels, for the images that have one."""
+    files = ((image_id, pseudo_label_file(root, image_id)) for image_id in image_ids)
+    return {image_id: MaskFile(FileRef(file)) for image_id, file in files if file.is_file()}
 
 
 def _find_folders(root: Path) -> tuple[Path, Path] | None:

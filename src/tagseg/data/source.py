@@ -16,10 +16,10 @@ from tagseg.data.coco import coco_masks, find_coco, read_coco
 from tagseg.data.files import expand_home
 from tagseg.data.folders import read_class_folders
 from tagseg.data.mask_folders import (
-    MASK_FOLDER,
     is_mask_folder,
     mask_folder_classes,
     mask_folder_files,
+    pseudo_label_masks,
     read_mask_folders,
     read_pseudo_label_source,
 )
@@ -220,8 +220,7 @@ class DataSource:
                     )
                 case PseudoLabels(path, source):
                     data = source.open(classes, skip_missing=True)
-                    masks = find_mask_files(data.image_ids, [path / MASK_FOLDER], any_folder=True)
-                    return self._require_masks(MaskDataset(data.classes, masks))
+                    return self._require_masks(MaskDataset(data.classes, pseudo_label_masks(path, data.image_ids)))
         entries = self._read(data_format, classes)
         if not self.masks and isinstance(data_format, Coco) and isinstance(entries, Records):
             return self._require_masks(MaskDataset(entries.classes, coco_masks(data_format.path, entries)))
