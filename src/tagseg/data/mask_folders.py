@@ -67,13 +67,14 @@ def mask_folder_classes(root: Path) -> tuple[str, ...]:
     return tuple(f"class {value}" for value in range(1, highest + 1))
 
 
-def read_pseudo_label_source(root: Path) -> dict[str, Any] | None:
-    """Description of the images of a folder of pseudo labels; None if this is not one."""
+def read_pseudo_label_source(root: Path) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """Description of the images of a folder of pseudo labels, and its class names; None if this is not one."""
     path = root / PSEUDO_LABELS_FILE
     if not path.is_file():
         return None
     try:
-        return dict(json.loads(read_text(path))["data"])
+        values = json.loads(read_text(path))
+        return dict(values["data"]), tuple(map(str, values["classes"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: is damaged ({error})", "make the pseudo labels again in another folder") from error
 

@@ -90,6 +90,7 @@ class PseudoLabels:
 
     path: Path
     source: "DataSource"
+    classes: tuple[str, ...]
 
 
 DataFormat = Shapes | Table | Coco | Voc | ClassFolders | MaskFolders | PseudoLabels
@@ -218,9 +219,9 @@ class DataSource:
                     return self._require_masks(
                         MaskDataset(classes or mask_folder_classes(path), mask_folder_files(path))
                     )
-                case PseudoLabels(path, source):
-                    data = source.open(classes, skip_missing=True)
-                    return self._require_masks(MaskDataset(data.classes, pseudo_label_masks(path, data.image_ids)))
+                case PseudoLabels(path, source, names):
+                    image_ids = source.open(names, skip_missing=True).image_ids
+                    return self._require_masks(MaskDataset(names, pseudo_label_masks(path, image_ids)))
         entries = self._read(data_format, classes)
         if not self.masks and isinstance(data_format, Coco) and isinstance(entries, Records):
             return self._require_masks(MaskDataset(entries.classes, coco_masks(data_format.path, entries)))
@@ -273,9 +274,10 @@ class DataSource:
 
     def _detect_folder(self, path: Path) -> DataFormat:
         split = self.split
-        if source := read_pseudo_label_source(path):
-            fields = {**source, **({"images": self.images} if self.images else {})}
-            return PseudoLabels(path, DataSource.from_description(fields))
+        if found := read_pseudo_label_source(path):
+            fields, classes = found
+            images = {"images": self.images} if self.images else {}
+            return PseudoLabels(path, DataSource.from_description({**fields, **images}), classes)
         if voc := find_voc(path, Path(self.sbd) if self.sbd else None):
             return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
         if coco := find_coco(path, split):
@@ -307,8 +309,9 @@ class DataSource:
                 return read_class_folders(path, split=split, classes=classes)
             case MaskFolders(path):
                 return read_mask_folders(path, classes)
-            case PseudoLabels(_, source):
-                return source._read(source.detect(), classes)
+            case PseudoLabels(_, source, names):
+                self._require_classes(classes, names)
+                return source._read(source.detect(), names)
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):
