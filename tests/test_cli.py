@@ -53,7 +53,20 @@ def error_message(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["check", "train", "predict", "evaluate", "report", "recipes", "bench", "reproduce", "demo"]
+    "command",
+    [
+        "check",
+        "train",
+        "train-masks",
+        "pseudo-labels",
+        "predict",
+        "evaluate",
+        "report",
+        "recipes",
+        "bench",
+        "reproduce",
+        "demo",
+    ],
 )
 def test_help_has_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
@@ -310,3 +323,25 @@ def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
 def test_help_does_not_import_torch() -> None:
     code = "import sys, tagseg.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_second_stage(photos: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pseudo labels, a network trained on them, and the errors of both commands."""
+    pseudo, run = str(tmp_path / "pseudo"), str(tmp_path / "run")
+    command = ["pseudo-labels", *data_arguments(photos), "-m", str(trained), "-o", pseudo, "--ignore-below", "0.3"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "Coverage of the pseudo labels" in result.output
+    assert "background" in CliRunner().invoke(app, [*command, "--json"]).output
+    assert "(crf is false there, true here); choose another folder with --out" in error_message(
+        [*command, "--crf"], monkeypatch
+    )
+    train = ["train-masks", pseudo, "-o", run, *SET_OPTIONS, "--set", "training.warmup_steps=0"]
+    result = CliRunner().invoke(app, train)
+    assert result.exit_code == 0, result.output
+    assert "Trained: " in result.output
+    assert tagseg.load(run).description["method"] == "supervised"
+    assert "nowhere: does not exist" in error_message(["train-masks", "nowhere", "-o", run], monkeypatch)
+    assert "no masks were found; name their folder or zip with --masks" in error_message(
+        ["train-masks", *data_arguments(photos), "-o", str(tmp_path / "other")], monkeypatch
+    )

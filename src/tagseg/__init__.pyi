@@ -7,6 +7,8 @@ from .api import (
     predict_files as predict_files,
     recipes as recipes,
     train as train,
+    train_masks as train_masks,
+    write_pseudo_labels as write_pseudo_labels,
     write_report as write_report,
 )
 from .benchmarks.suite import bench as bench
@@ -28,6 +30,7 @@ from .evaluation import (
     ConfusionMatrix as ConfusionMatrix,
     Evaluation as Evaluation,
 )
+from .export.pseudo_labels import Coverage as Coverage
 from .models import (
     CAM as CAM,
     ModelConfig as ModelConfig,

@@ -14,16 +14,17 @@ import torch
 from tagseg._device import usable_cores
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset, check as check_data
 from tagseg.data.split import hold_out
-from tagseg.errors import DataError, make_folder, writing
+from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
-from tagseg.models import Network, build_network
+from tagseg.export.pseudo_labels import Coverage, make_pseudo_labels
+from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.predictor import DEFAULT_MODEL
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
-from tagseg.training.preflight import check_label_evidence, readable_images
+from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
 
@@ -66,63 +67,154 @@ def train(
     Returns:
         The trained model, ready to predict.
     """
+    resolved = Recipe.load(recipe, settings)
+    if resolved.model.method == "supervised":
+        raise ConfigError("this recipe trains on masks", "use train_masks (tagseg train-masks), or another recipe")
+    return _train(
+        DataSource.of(data),
+        Path(out),
+        resolved,
+        val=None if val is None else DataSource.of(val),
+        skip_bad=skip_bad,
+        device=device,
+        workers=workers,
+        checkpoint_steps=checkpoint_steps,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+
+
+@preserve_accelerate_state()
+def train_masks(
+    data: str | Path | DataSource,
+    out: str | Path,
+    *,
+    recipe: str | Path | Recipe = "student",
+    val: str | Path | DataSource | None = None,
+    skip_bad: bool = False,
+    device: str = "auto",
+    workers: int | None = None,
+    checkpoint_steps: int = 500,
+    tensorboard: bool = False,
+    progress: bool = False,
+    **settings: Any,
+) -> Predictor:
+    """Train a segmentation network on masks, pseudo labels or ground truth, or resume an interrupted run.
+
+    Args:
+        data: Images with masks: a folder that `write_pseudo_labels` wrote, VOC's folder, a folder with images/ and
+            masks/, or any other source with `DataSource(..., masks=...)`. Images without a mask are left out.
+        out: Folder of the run.
+        recipe: A recipe whose `model.method` is `supervised`, its name, or a TOML file.
+        val: Validation images with masks; by default a fraction of the data. The temperature of the probabilities is
+            chosen on their masks, which also choose the checkpoint if `validation.checkpoint` is `best`.
+        skip_bad: Leave out images that are missing or cannot be read.
+        device: `auto`, `cpu` or `cuda`.
+        workers: Number of data workers of each process; by default the number of cores less one.
+        checkpoint_steps: Steps between checkpoints.
+        tensorboard: Write TensorBoard logs.
+        progress: Show the progress on stderr.
+        **settings: Settings of the recipe to change, as in `train`.
+
+    Returns:
+        The trained model, ready to predict.
+    """
+    resolved = Recipe.load(recipe, settings)
+    if resolved.model.method != "supervised":
+        raise ConfigError(
+            f"this recipe trains on image tags: its model.method is {resolved.model.method}",
+            "use the recipe student, or one with model.method=supervised",
+        )
+    return _train(
+        DataSource.of(data),
+        Path(out),
+        resolved,
+        val=None if val is None else DataSource.of(val),
+        skip_bad=skip_bad,
+        device=device,
+        workers=workers,
+        checkpoint_steps=checkpoint_steps,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+
+
+def _train(
+    source: DataSource,
+    out: Path,
+    recipe: Recipe,
+    *,
+    val: DataSource | None,
+    skip_bad: bool,
+    device: str,
+    workers: int | None,
+    checkpoint_steps: int,
+    tensorboard: bool,
+    progress: bool,
+) -> Predictor:
+    """Train on image tags or on masks, as the recipe's method says; the arguments are those of `train`."""
     # These import torchvision, for which a prediction should not wait.
     from tagseg.training.logging import TensorBoardWriter
     from tagseg.training.loop import train_network
+    from tagseg.training.supervised import calibrate
 
-    resolved, out, source = Recipe.load(recipe, settings), Path(out), DataSource.of(data)
-    inference = _inference_settings(resolved)
+    learns_masks = recipe.model.method == "supervised"
+    _inference_settings(recipe, recipe.model)  # refuses wrong values before any image is read
     with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         state = processes()
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)
         progress = progress and state.is_main_process
-        train_data, num_bad = readable_images(source.open(skip_missing=skip_bad), skip_bad=skip_bad, progress=progress)
-        for warning in check_label_evidence(train_data):
+        train_data, train_masks, num_bad = _open_for_training(
+            source, None, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
+        )
+        for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)
+        val_source = source if val is None else val
         if val is None:
-            val_source = source
-            train_data, val_data = hold_out(train_data, resolved.validation.fraction, seed=resolved.training.seed)
+            val_masks = train_masks
+            train_data, val_data = hold_out(train_data, recipe.validation.fraction, seed=recipe.training.seed)
         else:
-            val_source = DataSource.of(val)
-            val_data, more_bad = readable_images(
-                val_source.open(train_data.classes, skip_missing=skip_bad), skip_bad=skip_bad, progress=progress
+            val_data, val_masks, more_bad = _open_for_training(
+                val, train_data.classes, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
             )
             num_bad += more_bad
         if not len(val_data):
             raise DataError(f"{val_source.path}: no images can be held out for validation", "name some with {val}")
         if state.is_main_process:
-            logger.info(_data_summary(train_data, val_data, resolved))
+            logger.info(_data_summary(train_data, val_data, recipe))
         description = {
             "train": {**source.describe(), "image_count": len(train_data)},
             "validation": {**val_source.describe(), "image_count": len(val_data)},
             "skipped": num_bad,
         }
-        torch.manual_seed(resolved.training.seed)
-        network = build_network(resolved.model, train_data.classes)
+        torch.manual_seed(recipe.training.seed)
+        network = build_network(recipe.model, train_data.classes)
+        inference = _inference_settings(recipe, network.config)
         with state.main_process_first(), writing(out):
-            prepare_folder(out, resolved, train_data.classes, description)
+            prepare_folder(out, recipe, train_data.classes, description)
         check_disk_space(out, network)
         if state.is_main_process:
             with writing(out):
                 write_held_out(out, val_data.image_ids)
-        masks = val_source.masks_if_any(train_data.classes)
-        if masks is not None and not any(image_id in masks for image_id in val_data.image_ids):
+        measured_masks = val_masks if learns_masks else val_source.masks_if_any(train_data.classes)
+        if measured_masks is not None and not any(image_id in measured_masks for image_id in val_data.image_ids):
             logger.info("No validation image has a mask: mIoU is not logged")
-            masks = None
+            measured_masks = None
         with ExitStack() as stack:
             board = None
             if tensorboard and state.is_main_process:
-                board = stack.enter_context(closing(TensorBoardWriter(out, val_data, resolved)))
+                board = stack.enter_context(closing(TensorBoardWriter(out, val_data, recipe)))
             train_network(
                 network,
-                resolved,
+                recipe,
                 train_data,
                 val_data,
                 out,
+                masks=(train_masks, val_masks) if train_masks is not None and val_masks is not None else None,
                 workers=workers,
                 checkpoint_steps=checkpoint_steps,
-                measure=None if masks is None else _MaskMetrics(val_data, masks, inference),
+                measure=None if measured_masks is None else _MaskMetrics(val_data, measured_masks, inference),
                 on_epoch=board,
                 notes={NOTE: inference.to_json()},
                 progress=progress,
@@ -131,7 +223,12 @@ def train(
             if state.is_main_process:
                 model = load(out, device=str(state.device))
                 model.settings = inference
-                write_settings(out / MODEL_FILE, tune_on_tags(model, val_data))
+                if val_masks is not None:
+                    temperature = calibrate(model.engine.network, val_data, val_masks, recipe.transforms)
+                    tuned = replace(inference, temperature=temperature)
+                else:
+                    tuned = tune_on_tags(model, val_data)
+                write_settings(out / MODEL_FILE, tuned)
         return load(out, device=str(state.device))
 
 
@@ -170,6 +267,49 @@ def predict_files(
     )
     index = write_predictions(stream, Path(out), progress=progress)
     return dict(json.loads(index.read_text(encoding="utf-8")))
+
+
+def write_pseudo_labels(
+    data: str | Path | DataSource,
+    out: str | Path,
+    *,
+    model: str | Path | Predictor = DEFAULT_MODEL,
+    tta: bool = False,
+    crf: bool = False,
+    size: WorkingSize | None = None,
+    ignore_below: float = 0.0,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Coverage:
+    """Write masks of tagged images for `train_masks`; the classes of a mask are limited to the image's tags.
+
+    An interrupted call can be repeated: masks that exist are kept.
+
+    Args:
+        data: Tagged images, with the model's classes.
+        out: Folder to write to, in VOC's layout; the images stay where they are.
+        model: A loaded model, a run folder, a model file, or `default`: the model that comes with tagseg.
+        tta: Test-time augmentation: multi-scale and flip.
+        crf: Refine masks by a dense CRF.
+        size: Working size, as in `predict_files`.
+        ignore_below: Pixels whose class, the background included, is less probable than this become 255: they are
+            ignored in training.
+        batch_size: Images of one size that run together.
+        progress: Show a progress bar.
+
+    Returns:
+        How much of the images the classes cover, also in coverage.json.
+    """
+    return make_pseudo_labels(
+        _predictor(model, None, size),
+        DataSource.of(data),
+        Path(out),
+        tta=tta,
+        crf=crf,
+        ignore_below=ignore_below,
+        batch_size=batch_size,
+        progress=progress,
+    )
 
 
 def evaluate(
@@ -268,20 +408,38 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
     return predictor
 
 
-def _inference_settings(recipe: Recipe) -> InferenceSettings:
+def _open_for_training(
+    source: DataSource, classes: Sequence[str] | None, *, learns_masks: bool, skip_bad: bool, progress: bool
+) -> tuple[ImageDataset, MaskDataset | None, int]:
+    """Open images that can be read, their masks if they are learned from, and the number of images left out as bad."""
+    images = source.open(classes, skip_missing=skip_bad)
+    masks = None
+    if learns_masks:
+        masks = source.open_masks(images.classes)
+        images = images_with_mask_labels(images, masks, progress=progress)
+    images, num_bad = readable_images(images, skip_bad=skip_bad, progress=progress)
+    return images, masks, num_bad
+
+
+def _inference_settings(recipe: Recipe, config: ModelConfig) -> InferenceSettings:
     """Inference settings of a recipe; automatic ones are the paper's, and the working size follows the crop."""
     changes = {key: value for key, value in recipe.inference.model_dump().items() if value is not None}
-    return replace(default_settings(recipe.model), **{"size": size_for_crop(recipe.transforms.crop), **changes})
+    settings = replace(default_settings(config), **{"size": size_for_crop(recipe.transforms.crop), **changes})
+    settings.check_method(config.method)
+    return settings
 
 
 def _data_summary(train_data: ImageDataset, val_data: ImageDataset, recipe: Recipe) -> str:
-    is_best = recipe.validation.checkpoint == "best"
-    purpose = "thresholds are tuned and the best checkpoint is chosen" if is_best else "thresholds are tuned"
+    learns_masks = recipe.model.method == "supervised"
+    purpose = "the temperature is chosen" if learns_masks else "thresholds are tuned"
+    if recipe.validation.checkpoint == "best":
+        purpose += " and the best checkpoint is chosen"
     counts = zip(val_data.classes, val_data.labels.sum(0), strict=True)
     absent = [name for name, count in counts if not count]
-    return f"Training on {len(train_data):,} images; {purpose} on {len(val_data):,} validation images (labels only)" + (
-        f"; none of these has {', '.join(absent)}" if absent else ""
-    )
+    return (
+        f"Training on {len(train_data):,} images; {purpose} on {len(val_data):,} validation images "
+        f"({'their masks' if learns_masks else 'labels only'})"
+    ) + (f"; none of these has {', '.join(absent)}" if absent else "")
 
 
 class _MaskMetrics:

@@ -111,12 +111,10 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
 ) -> None:
     """Train a segmentation network from image tags."""
-    if val is None and val_split is not None:
-        val, val_images, val_masks = data, val_images or images, val_masks or masks
-    if val is None and (val_images or val_masks):
-        raise DataError("--val-images and --val-masks belong to validation data", "name it with {val}")
     source = _source(data, images, split, masks, separator, sbd)
-    val_source = _source(val, val_images, val_split, val_masks, separator, sbd) if val else None
+    val_source = _validation_source(
+        val, val_images, val_split, val_masks, separator, sbd, default=(data, images, masks)
+    )
     _require_recipe(recipe)
     tagseg.train(
         source,
@@ -130,11 +128,92 @@ def train(
         tensorboard=tensorboard,
         progress=True,
     )
-    from tagseg.training.distributed import is_main_process
+    _print_trained(out)
 
-    if is_main_process():
-        print(f"Trained: {out}")
-        print(f"Next: tagseg predict IMAGES... -m {out}, or tagseg report {out}")
+
+@app.command(epilog="Example: `tagseg train-masks pseudo -o runs/student`")
+def train_masks(
+    data: Annotated[str, typer.Argument(help="Pseudo labels, VOC's folder, images/ beside masks/, or other data.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; the same command resumes a run.")],
+    recipe: Annotated[str, typer.Option(help="Recipe name (see `tagseg recipes`) or TOML file.")] = "student",
+    changes: Set = None,
+    images: Images = None,
+    split: Split = None,
+    masks: Annotated[list[str] | None, typer.Option(help="Folder or zip with the masks, ID.png.")] = None,
+    separator: Separator = None,
+    sbd: Sbd = None,
+    val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
+    val_images: Images = None,
+    val_split: Split = None,
+    val_masks: Masks = None,
+    skip_bad: SkipBad = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=0, help="Number of data loading workers.")] = None,
+    checkpoint_steps: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
+) -> None:
+    """Train a segmentation network on masks, such as pseudo labels."""
+    source = _source(data, images, split, masks, separator, sbd)
+    val_source = _validation_source(
+        val, val_images, val_split, val_masks, separator, sbd, default=(data, images, masks)
+    )
+    _require_recipe(recipe)
+    tagseg.train_masks(
+        source,
+        out,
+        recipe=tagseg.Recipe.load(recipe).with_assignments(changes or ()),
+        val=val_source,
+        skip_bad=skip_bad,
+        device=device,
+        workers=workers,
+        checkpoint_steps=checkpoint_steps,
+        tensorboard=tensorboard,
+        progress=True,
+    )
+    _print_trained(out)
+
+
+@app.command(epilog="Example: `tagseg pseudo-labels photos.csv -m runs/photos -o pseudo --ignore-below 0.7`")
+def pseudo_labels(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder; the same command resumes.")],
+    model: Model = DEFAULT_MODEL,
+    images: Images = None,
+    split: Split = None,
+    separator: Separator = None,
+    sbd: Sbd = None,
+    tta: Annotated[bool, typer.Option("--tta/--no-tta", help="Test-time augmentation: multi-scale and flip.")] = False,
+    crf: Annotated[bool, typer.Option("--crf/--no-crf", help="Refine masks by a dense CRF.")] = False,
+    size: Size = None,
+    ignore_below: Annotated[
+        float, typer.Option(min=0, max=1, help="Ignore pixels whose class is less probable than this.")
+    ] = 0.0,
+    device: Device = "auto",
+    batch_size: BatchSize = None,
+    optimize: Optimize = True,
+    json: Json = False,
+) -> None:
+    """Write masks of tagged images to train on."""
+    source = _source(data, images, split, None, separator, sbd)
+    _require_model(model)
+    working_size = _parse_size(size)
+    coverage = tagseg.write_pseudo_labels(
+        source,
+        out,
+        model=tagseg.load(model, device=device, optimize=optimize),
+        tta=tta,
+        crf=crf,
+        size=working_size,
+        ignore_below=ignore_below,
+        batch_size=batch_size,
+        progress=True,
+    )
+    if json:
+        print(coverage.to_json(), end="")
+        return
+    coverage.print()
+    print(f"{coverage.images:,} images, {coverage.ignored_share:.1%} of the pixels ignored: masks are in {out}")
+    print(f"Next: tagseg train-masks {out} -o RUN")
 
 
 @app.command(epilog="Example: `tagseg predict holiday/*.jpg -m runs/photos -o predictions`")
@@ -364,6 +443,32 @@ def _source(
         _require_paths([data], "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'")
     _require_paths([*(images or ()), *(masks or ()), *([sbd] if sbd else ())], "name a folder or a zip")
     return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
+
+
+def _validation_source(
+    data: str | None,
+    images: list[str] | None,
+    split: str | None,
+    masks: list[str] | None,
+    separator: str | None,
+    sbd: str | None,
+    *,
+    default: tuple[str, list[str] | None, list[str] | None],
+) -> "tagseg.DataSource | None":
+    """Source of the validation options; with a split alone it is the training data's, given by path, images, masks."""
+    if data is None and split is not None:
+        data, images, masks = default[0], images or default[1], masks or default[2]
+    if data is None and (images or masks):
+        raise DataError("--val-images and --val-masks belong to validation data", "name it with {val}")
+    return _source(data, images, split, masks, separator, sbd) if data else None
+
+
+def _print_trained(out: Path) -> None:
+    from tagseg.training.distributed import is_main_process
+
+    if is_main_process():
+        print(f"Trained: {out}")
+        print(f"Next: tagseg predict IMAGES... -m {out}, or tagseg report {out}")
 
 
 def _parse_size(text: str | None) -> int | Literal["native"] | None:

@@ -6,6 +6,7 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from tagseg.models import Network, build_network
+from tagseg.training.objective import TagObjective
 from tagseg.training.recipe import PseudoLabelSettings
 from tagseg.training.validation import mean_average_precision, validate
 from tests.training.small_run import small_data, small_recipe
@@ -32,8 +33,8 @@ def read_images() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("settings", [None, SETTINGS], ids=["labels", "pseudo labels"])
 def test_results_do_not_depend_on_the_batches(network: Network, settings: PseudoLabelSettings | None) -> None:
     images, labels = read_images()
-    expected = validate(network, [(images, labels)], settings=settings)
-    result = validate(network, zip(images.split(3), labels.split(3), strict=True), settings=settings)
+    expected = validate(network, [(images, labels)], TagObjective(settings))
+    result = validate(network, zip(images.split(3), labels.split(3), strict=True), TagObjective(settings))
     assert (result.loss > result.classification) == (settings is not None)
     assert result.loss == pytest.approx(expected.loss, rel=1e-4)
     assert result.classification == pytest.approx(expected.classification, rel=1e-4)
@@ -46,7 +47,7 @@ def test_network_is_not_changed(network: Network) -> None:
     network.train()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     modes = {name: module.training for name, module in network.named_modules()}
-    validate(network, [read_images()], settings=SETTINGS)
+    validate(network, [read_images()], TagObjective(SETTINGS))
     assert {name: module.training for name, module in network.named_modules()} == modes
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert all(parameter.grad is None for parameter in network.parameters())

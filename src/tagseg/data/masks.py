@@ -1,8 +1,8 @@
-"""Ground-truth masks, for evaluation only: an `ImageDataset` has no access to them."""
+"""Masks, for evaluation and for training on masks: an `ImageDataset` has no access to them."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,15 +34,16 @@ class MaskDataset(Mapping[str, Mask]):
         self._readers = dict(readers)
 
     def __getitem__(self, image_id: str) -> Mask:
-        mask = self._readers[image_id]()
-        values = np.flatnonzero(np.bincount(mask.ravel(), minlength=256))
-        unknown = [int(value) for value in values if len(self.classes) < value != IGNORE_LABEL]
-        if unknown:
-            raise DataError(
-                f"mask of {image_id!r}: has the value {unknown[0]}, but the classes only reach "
-                f"{len(self.classes)} (0 is background, {IGNORE_LABEL} is ignored)",
-                "name every class, in the masks' order",
-            )
+        reader = self._readers[image_id]
+        mask = reader()
+        for value in values_in(mask):
+            if value > len(self.classes):
+                location = str(reader) if isinstance(reader, MaskFile) else f"mask of {image_id!r}"
+                raise DataError(
+                    f"{location}: has the value {value}, but the classes only reach {len(self.classes)} "
+                    f"(0 is background, {IGNORE_LABEL} is ignored)",
+                    "name every class, in the masks' order",
+                )
         return mask
 
     def __contains__(self, image_id: object) -> bool:
@@ -53,6 +54,19 @@ class MaskDataset(Mapping[str, Mask]):
 
     def __len__(self) -> int:
         return len(self._readers)
+
+
+@dataclass(frozen=True)
+class MaskFile:
+    """A mask in a file; calling it reads the mask."""
+
+    file: FileRef
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+    def __call__(self) -> Mask:
+        return read_mask(self.file)
 
 
 def find_mask_files(image_ids: Sequence[str], paths: Sequence[Path], *, any_folder: bool) -> MaskReaders:
@@ -69,9 +83,15 @@ def find_mask_files(image_ids: Sequence[str], paths: Sequence[Path], *, any_fold
         for index in indexes:
             file = index.find_stem(f"masks/{image_id}") or (index.find_stem(image_id) if any_folder else None)
             if file is not None:
-                readers[image_id] = partial(read_mask, file)
+                readers[image_id] = MaskFile(file)
                 break
     return readers
+
+
+def values_in(mask: Mask) -> list[int]:
+    """Classes that have a pixel in a mask, from 1 and without the ignored value."""
+    values = np.flatnonzero(np.bincount(mask.ravel(), minlength=IGNORE_LABEL + 1))
+    return [int(value) for value in values if value not in (0, IGNORE_LABEL)]
 
 
 def read_mask(file: FileRef) -> Mask:

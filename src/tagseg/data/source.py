@@ -15,6 +15,14 @@ from tagseg.data._shapes_render import SHAPE_CLASSES
 from tagseg.data.coco import coco_masks, find_coco, read_coco
 from tagseg.data.files import expand_home
 from tagseg.data.folders import read_class_folders
+from tagseg.data.mask_folders import (
+    is_mask_folder,
+    mask_folder_classes,
+    mask_folder_files,
+    pseudo_label_masks,
+    read_mask_folders,
+    read_pseudo_label_source,
+)
 from tagseg.data.masks import MaskDataset, find_mask_files
 from tagseg.data.records import Record, Records
 from tagseg.data.shapes import shapes, shapes_masks
@@ -69,7 +77,23 @@ class ClassFolders:
     split: str | None
 
 
-DataFormat = Shapes | Table | Coco | Voc | ClassFolders
+@dataclass(frozen=True)
+class MaskFolders:
+    """A folder of images beside one of masks."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class PseudoLabels:
+    """The masks that `tagseg pseudo-labels` wrote, and the source of their images."""
+
+    path: Path
+    source: "DataSource"
+    classes: tuple[str, ...]
+
+
+DataFormat = Shapes | Table | Coco | Voc | ClassFolders | MaskFolders | PseudoLabels
 
 
 @dataclass(frozen=True, init=False)
@@ -78,8 +102,9 @@ class DataSource:
 
     Args:
         path: A CSV or TSV of image and labels; a JSON lines file or folder as Hugging Face's imagefolder has them; a
-            folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; or "shapes" or
-            "shapes:500", the built-in dataset (a folder of that name is "./shapes").
+            folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; a folder with
+            images/ and masks/; the folder of pseudo labels; or "shapes" or "shapes:500", the built-in dataset (a folder
+            of that name is "./shapes").
         images: Folders and zips that hold the images of a table or of a COCO JSON, if not beside it.
         split: Split to open; needed where the source has several.
         masks: Folders and zips that hold one mask per image, ID.png: 0 is background, k is the k-th class, 255 is
@@ -190,6 +215,13 @@ class DataSource:
                     return shapes_masks(count, split=split)
                 case Voc(folders, split):
                     return self._require_masks(MaskDataset(VOC_CLASSES, voc_masks(folders, split)))
+                case MaskFolders(path):
+                    return self._require_masks(
+                        MaskDataset(classes or mask_folder_classes(path), mask_folder_files(path))
+                    )
+                case PseudoLabels(path, source, names):
+                    image_ids = source.open(names, skip_missing=True).image_ids
+                    return self._require_masks(MaskDataset(names, pseudo_label_masks(path, image_ids)))
         entries = self._read(data_format, classes)
         if not self.masks and isinstance(data_format, Coco) and isinstance(entries, Records):
             return self._require_masks(MaskDataset(entries.classes, coco_masks(data_format.path, entries)))
@@ -221,6 +253,18 @@ class DataSource:
         fields["masks"] = tuple(map(os.path.normpath, self.masks))
         return {name: value for name, value in fields.items() if value}
 
+    def located(self) -> "DataSource":
+        """Copy whose paths do not depend on the current folder."""
+        if _is_built_in(self.path):
+            return self
+        paths = {"path": os.path.abspath(expand_home(self.path))}  # noqa: PTH100  keeps symbolic links
+        images, masks = (
+            tuple(os.path.abspath(path) for path in _as_paths(texts))  # noqa: PTH100
+            for texts in (self.images, self.masks)
+        )
+        sbd = None if self.sbd is None else os.path.abspath(expand_home(self.sbd))  # noqa: PTH100
+        return DataSource(**{**asdict(self), **paths, "images": images, "masks": masks, "sbd": sbd})
+
     @classmethod
     def from_description(cls, fields: Mapping[str, Any]) -> "DataSource":
         """Source that `describe` described; other entries of the mapping are ignored."""
@@ -230,6 +274,10 @@ class DataSource:
 
     def _detect_folder(self, path: Path) -> DataFormat:
         split = self.split
+        if found := read_pseudo_label_source(path):
+            fields, classes = found
+            images = {"images": self.images} if self.images else {}
+            return PseudoLabels(path, DataSource.from_description({**fields, **images}), classes)
         if voc := find_voc(path, Path(self.sbd) if self.sbd else None):
             return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
         if coco := find_coco(path, split):
@@ -241,7 +289,7 @@ class DataSource:
         for suffix in TABLE_SUFFIXES:
             if split and (path / f"{split}{suffix}").is_file():
                 return Table(path / f"{split}{suffix}", None)
-        return ClassFolders(path, split)
+        return MaskFolders(path) if is_mask_folder(path) else ClassFolders(path, split)
 
     def _read(self, data_format: DataFormat, classes: Sequence[str] | None) -> "Records | ImageDataset":
         """Read the records of a source; the built-in dataset, which has no files, comes as a dataset."""
@@ -259,6 +307,11 @@ class DataSource:
                 return read_voc(folders, split=split)
             case ClassFolders(path, split):
                 return read_class_folders(path, split=split, classes=classes)
+            case MaskFolders(path):
+                return read_mask_folders(path, classes)
+            case PseudoLabels(_, source, names):
+                self._require_classes(classes, names)
+                return source._read(source.detect(), names)
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from tagseg.data.files import FileRef, read_text
-from tagseg.data.masks import Mask, MaskReaders, read_mask
+from tagseg.data.masks import Mask, MaskFile, MaskReaders
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError, unknown_name
 
@@ -109,7 +109,7 @@ def voc_masks(folders: VocFolders, split: str) -> MaskReaders:
     for image_id in folders.image_ids(split):
         mat = folders.sbd_annotation(image_id)
         if folders.mask(image_id).is_file():
-            readers[image_id] = partial(read_mask, FileRef(folders.mask(image_id)))
+            readers[image_id] = MaskFile(FileRef(folders.mask(image_id)))
         elif mat is not None:
             readers[image_id] = partial(_sbd_mask, mat)
     return readers

@@ -9,6 +9,9 @@ from tagseg.models.cam import CAM
 from tagseg.models.config import ModelConfig, name_classes
 from tagseg.models.pretrained import load_pretrained
 from tagseg.models.segmenter import Segmenter
+from tagseg.models.supervised import SupervisedSegmenter, build_smp
+
+_NETWORKS = {"single-stage": Segmenter, "cam": CAM, "supervised": SupervisedSegmenter}
 
 
 def build_model(backbone: str, classes: int | Sequence[str], **options: Any) -> Segmenter:
@@ -46,6 +49,8 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
     """
     if classes is not None:
         config = config.model_copy(update={"class_names": name_classes(classes)})
+    if config.architecture != "segmenter":
+        return build_smp(config)
     trainable_blocks = config.resolve().trainable_blocks
     backbone = build_backbone(
         config.backbone,
@@ -61,8 +66,7 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
         config = config.model_copy(update={"stride_on": backbone.stride_on})
     context = config.context or ("aspp" if backbone.skip_channels else "conv")
     config = config.model_copy(update={"blocks": getattr(backbone, "blocks", ()), "context": context})
-    network_type = CAM if config.method == "cam" else Segmenter
-    return network_type(config, backbone)
+    return _NETWORKS[config.method](config, backbone)
 
 
 def _config(method: str, backbone: str, classes: int | Sequence[str], options: dict[str, Any]) -> ModelConfig:

@@ -50,8 +50,10 @@ class ModelConfig(Settings):
     None means automatic; `resolve` replaces it, so that a network's own `config` and a saved one leave nothing None.
     """
 
-    method: Literal["single-stage", "cam"] = "single-stage"
-    """Method: single-stage (the paper's), or cam (the baseline)."""
+    method: Literal["single-stage", "cam", "supervised"] = "single-stage"
+    """Method: single-stage (the paper's) or cam (the baseline) from image tags, or supervised from masks."""
+    architecture: str = "segmenter"
+    """Architecture of supervised: segmenter, or one of segmentation-models-pytorch, such as deeplabv3plus."""
     backbone: str = "resnet50"
     """Backbone: resnet50, resnet101, vgg16 or wideresnet38 as in the paper, or a timm CNN or vision transformer."""
     pretrained: bool | str = True
@@ -100,6 +102,15 @@ class ModelConfig(Settings):
         if value not in (True, False, None, "paper"):
             raise ConfigError(f"gci must be true, false or 'paper', got {value!r}")
         return value
+
+    @model_validator(mode="after")
+    def _check_architecture(self) -> Self:
+        if self.architecture != "segmenter" and self.method != "supervised":
+            raise ConfigError(
+                f"model.architecture={self.architecture!r} learns from masks: set model.method to supervised, or "
+                "model.architecture to segmenter"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_gate(self) -> Self:

@@ -43,7 +43,7 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str) -> None:
                 f"pretrained={source!r} is neither true nor a .safetensors or .pth file",
                 "timm's weights are chosen by the backbone's tag, for example resnet18.TAG",
             )
-        with _download(name):
+        with reporting_download(name):
             state = backbone.download_timm_weights(name)
         backbone.net.load_state_dict(state)
     else:
@@ -140,14 +140,15 @@ def rename_tensors(state: dict[str, Tensor], name: str, backbone: Backbone) -> d
         state = {key: value for key, value in state.items() if not key.startswith("fc_norm.")}
     elif isinstance(backbone, TimmCNN | EfficientNetLite0):
         # timm's feature extractors join some names (`stem.0` is `stem_0`) and lack the layers after the last feature.
-        by_joined_name = {_joined(key.removeprefix("net.")): key for key in names}
-        renamed |= {key: by_joined_name[_joined(key)] for key in state if _joined(key) in by_joined_name}
-        later_layers = {key for key in timm_classifier_names(name) if _joined(key) not in by_joined_name}
+        by_joined_name = {joined_name(key.removeprefix("net.")): key for key in names}
+        renamed |= {key: by_joined_name[joined_name(key)] for key in state if joined_name(key) in by_joined_name}
+        later_layers = {key for key in timm_classifier_names(name) if joined_name(key) not in by_joined_name}
         state = {key: value for key, value in state.items() if key not in later_layers}
     return {renamed.get(key, key): value for key, value in state.items()}
 
 
-def _joined(name: str) -> str:
+def joined_name(name: str) -> str:
+    """Name of a tensor as timm's feature extractors join it."""
     return name.replace(".", "_")
 
 
@@ -195,14 +196,14 @@ def _torchvision_weights(name: str, source: bool | str) -> tuple[dict[str, Tenso
             [weights.name for weights in known],
             more=" and .safetensors or .pth files",
         )
-    with _download(name):
+    with reporting_download(name):
         return dict(
             known[weights_name].get_state_dict(progress=False, check_hash=True)
         ), f"torchvision's {name} {weights_name}"
 
 
 @contextmanager
-def _download(name: str) -> Iterator[None]:
+def reporting_download(name: str) -> Iterator[None]:
     """Report a failed download in one line."""
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError  # slow to import
 

@@ -22,6 +22,8 @@ class Segmenter(Network):
     image gives the skip connection its edges at stride 4, and convolutions replace the ASPP.
     """
 
+    learns_background = False  # the background's score is a constant: image tags say nothing about it
+
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)
         config = self.config
@@ -53,7 +55,7 @@ class Segmenter(Network):
             nn.Dropout(0.5),
             *conv_norm_relu(width, width, 3),
             nn.Dropout(0.1),
-            nn.Conv2d(width, config.num_classes, 1),
+            nn.Conv2d(width, config.num_classes + self.learns_background, 1),
         )
         self._pool = POOLINGS[config.pooling]
         self._penalty = build_penalty(config.penalty, p=config.penalty_p, lam=config.penalty_lambda)
@@ -73,6 +75,12 @@ class Segmenter(Network):
             x: Images, normalized by the backbone's mean and std, [B, C, H, W].
             full_size: Enlarge the masks to the images' size; training does not need it.
         """
+        logits = with_background(self._pixel_scores(x))
+        masks = logits.softmax(1)
+        return Segmentation(self._score(logits, masks), enlarge(masks, x.shape[-2:]) if full_size else masks, logits)
+
+    def _pixel_scores(self, x: Tensor) -> Tensor:
+        """Scores of the decoder's channels at stride 4, [B, C, h, w]."""
         self._check_input(x)
         skip, deep = self.backbone(x)
         skip = skip if self.stem is None else self.stem(x)
@@ -80,9 +88,7 @@ class Segmenter(Network):
         if self.gate is not None:
             shallow = self.shallow(skip, deep) if self.config.gci else self.shallow(skip)
             deep = self.gate(deep, shallow)
-        logits = with_background(full_precision(self.decoder(deep)))
-        masks = logits.softmax(1)
-        return Segmentation(self._score(logits, masks), enlarge(masks, x.shape[-2:]) if full_size else masks, logits)
+        return full_precision(self.decoder(deep))
 
     def _score(self, logits: Tensor, masks: Tensor) -> Tensor:
         """Class scores [B, C]: y_c = y_c^nGWP + y_c^size-focal (Eq. 3 and 5)."""

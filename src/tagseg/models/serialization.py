@@ -29,11 +29,11 @@ def save_model(model: Network, path: str | Path, *, notes: Mapping[str, str] | N
         model: Network to save.
         path: File to write.
         notes: Further metadata, such as inference settings; `read_notes` returns them.
-        half: Store the weights of convolutions in half precision.
+        half: Store the weights of convolutions and linear layers in half precision.
     """
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     if half:  # variances of batch norms may exceed the range of half precision
-        state = {name: tensor.half() if tensor.dim() == 4 else tensor for name, tensor in state.items()}
+        state = {name: tensor.half() if tensor.dim() >= 2 else tensor for name, tensor in state.items()}
     metadata = {**(notes or {}), **config_metadata(model)}
     write_atomically(Path(path), lambda part: save_file(state, part, metadata))
 

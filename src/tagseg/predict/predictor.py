@@ -14,7 +14,7 @@ from typing import overload
 
 from tagseg.data.files import expand_home
 from tagseg.data.images import Pixels
-from tagseg.errors import ConfigError, DataError, WeightsError, unknown_name
+from tagseg.errors import DataError, WeightsError, unknown_name
 from tagseg.models.base import Network
 from tagseg.models.reference import load_reference_checkpoint
 from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, load_model
@@ -123,8 +123,7 @@ class Predictor:
     @settings.setter
     def settings(self, settings: InferenceSettings) -> None:
         settings.thresholds_per_class(len(self.classes))
-        if settings.background is not None and self.description["method"] != "cam":
-            raise ConfigError("settings.background is for CAM, whose background is a constant")
+        settings.check_method(self.description["method"])
         self._settings = settings
 
     def check_classes(self, kind: str, classes: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ THRESHOLD_ORIGINS = {  # each with its description
     "tags": "tuned on image tags",
     "masks": "tuned on masks",
     "user": "given by the user",
+    "argmax": "not needed: every class may win a pixel",
 }
 NOTE = "inference"  # key of the settings in a model file's metadata
 
@@ -67,8 +68,10 @@ class InferenceSettings:
         scales: Scales of test-time augmentation; without it only scale 1 is used.
         flip: Whether test-time augmentation includes the mirrored image.
         thresholds: Lowest score (after the sigmoid) at which a class is kept: one for all classes, or one for each.
-        background_power: Exponent that discounts the merged background; 3 for the method, 1 for CAM.
+        background_power: Exponent that discounts the merged background; 3 for the method, 1 for the others.
         background: Constant background value in place of the model's own; CAM only.
+        temperature: Divides the logits before the softmax, so that probabilities are as high as pixels are right;
+            networks that learned from masks only.
         thresholds_from: Key of `THRESHOLD_ORIGINS` for the thresholds and the background. Results with settings that
             were chosen on masks are no longer results of image tags alone.
     """
@@ -79,6 +82,7 @@ class InferenceSettings:
     thresholds: float | tuple[float, ...] = PAPER_THRESHOLD
     background_power: float = BACKGROUND_POWER
     background: float | None = None
+    temperature: float = 1.0
     thresholds_from: str = "paper"
 
     def __post_init__(self) -> None:
@@ -96,6 +100,17 @@ class InferenceSettings:
                 raise ConfigError(f"a threshold is compared with scores from 0 to 1, got {threshold}")
         if self.background_power <= 0:
             raise ConfigError(f"background_power must be above 0, got {self.background_power}")
+        if self.temperature <= 0:
+            raise ConfigError(f"temperature must be above 0, got {self.temperature}")
+
+    def check_method(self, method: str) -> None:
+        """Raise a `ConfigError` if a network of this method has no use for these settings."""
+        if self.background is not None and method != "cam":
+            raise ConfigError("settings.background is for CAM, whose background is a constant")
+        if method == "supervised" and self.background_power != 1:
+            raise ConfigError(f"background_power of a supervised network must be 1, got {self.background_power}")
+        if method != "supervised" and self.temperature != 1:
+            raise ConfigError("settings.temperature is for networks that learned from masks")
 
     def with_threshold(self, threshold: float) -> "InferenceSettings":
         """Copy with one threshold for all classes, named by the user."""
@@ -149,12 +164,17 @@ def size_for_crop(crop: int) -> int:
 
 
 def default_settings(config: ModelConfig) -> InferenceSettings:
-    """The paper's settings for a network."""
+    """The paper's settings for a network; of one that learned from masks every class may win a pixel."""
     is_wide = config.backbone == "wideresnet38"
-    return InferenceSettings(
+    settings = InferenceSettings(
         scales=(1.0, 0.5, 1.5, 2.0) if is_wide else (1.0, 0.75, 1.25, 1.5),
-        background_power=1.0 if config.method == "cam" else BACKGROUND_POWER,
+        background_power=BACKGROUND_POWER if config.method == "single-stage" else 1.0,
     )
+    if config.method == "supervised":
+        # The score of a class is its highest probability. To win a pixel it must be more than 1 / (1 + C), over which
+        # this is a little on the safe side: the mask is the argmax over all classes, and others cost no time.
+        return replace(settings, thresholds=1 / (2 + config.num_classes), thresholds_from="argmax")
+    return settings
 
 
 def read_settings(path: str | Path, config: ModelConfig) -> InferenceSettings:

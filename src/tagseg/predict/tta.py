@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tagseg.models.base import SMALLEST_SIDE, Network, enlarge
 from tagseg.models.cam import CAM
+from tagseg.models.supervised import segmentation
 from tagseg.predict.settings import BACKGROUND_POWER, InferenceSettings
 
 
@@ -166,6 +167,8 @@ def run_tta(
         for batch in inputs.split(max(1, max_pixels // (padded_size[0] * padded_size[1]))):
             with torch.autocast(x.device.type, dtype=torch.bfloat16) if bfloat16 else nullcontext():
                 output = network(batch, full_size=full_size)
+            if settings.temperature != 1:
+                output = segmentation(output.logits / settings.temperature)
             scores.append(output.scores.sigmoid())
             masks.append(output.masks)
         for is_flipped, view_masks in zip(flips, torch.cat(masks).chunk(len(flips)), strict=True):

@@ -51,6 +51,9 @@ def _training_charts(run: RunData, train: Metrics, steps_per_epoch: float, x_axi
     if run.is_cam:
         loss = _line("classification", train, "loss", steps_per_epoch)
         return [line_chart("Training loss (classification)", [loss], x_axis, low=0)] if loss.values else []
+    if run.is_supervised:
+        loss = _line("cross-entropy", train, "loss", steps_per_epoch)
+        return [line_chart("Training loss (cross-entropy of the masks)", [loss], x_axis, low=0)] if loss.values else []
     self_supervised = [line for line in train if line["epoch"] > run.classification_epochs]
     losses = [
         _line("total", train, "loss", steps_per_epoch),

@@ -23,7 +23,11 @@ from tagseg.report.run_data import RunData, read_evaluations, read_run
 
 REPORT_FILE = "report.html"
 _TEMPLATE = "report.html.j2"
-_METHODS = {"single-stage": "Single-stage segmentation from image tags", "cam": "CAM baseline"}
+_METHODS = {
+    "single-stage": "Single-stage segmentation from image tags",
+    "cam": "CAM baseline",
+    "supervised": "Supervised segmentation from masks",
+}
 _PROTOCOLS = {
     PREDICTED_TAGS: "the classes of an image are those that the model predicts, as for a new image",
     TRUE_TAGS: "the classes of an image are those of its ground-truth tags, as for pseudo labels",

@@ -43,14 +43,24 @@ class RunData:
         return self.recipe.model.method == "cam"
 
     @property
+    def is_supervised(self) -> bool:
+        """Whether the run learns from masks."""
+        return self.recipe.model.method == "supervised"
+
+    @property
+    def makes_pseudo_labels(self) -> bool:
+        """Whether the run learns from pseudo labels that it makes itself."""
+        return self.recipe.model.method == "single-stage"
+
+    @property
     def refines(self) -> bool:
         """Whether masks are refined before they become pseudo labels."""
-        return not self.is_cam and self.recipe.pseudo_labels.refine != "none"
+        return self.makes_pseudo_labels and self.recipe.pseudo_labels.refine != "none"
 
     @property
     def classification_epochs(self) -> int:
-        """Number of first epochs that train the classification alone; 0 for CAM, which has no second phase."""
-        return 0 if self.is_cam else self.recipe.training.classification_epochs
+        """Number of first epochs that train the classification alone; 0 for runs that have no second phase."""
+        return self.recipe.training.classification_epochs if self.makes_pseudo_labels else 0
 
     @property
     def checkpoint_epoch(self) -> int | None:

@@ -32,7 +32,7 @@ class Stages:
         masks: Masks of the network, background first, [1, 1 + C, h, w]; those of CAM are 0 for classes that are not
             predicted.
         refined: Masks after PAMR, if the run refines.
-        pseudo_label: Pseudo label with `UNLABELED` where no class is certain, [S, S]; None for CAM.
+        pseudo_label: Pseudo label with `UNLABELED` where no class is certain, [S, S]; None if the run makes none.
     """
 
     image_id: str
@@ -69,7 +69,7 @@ def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
         masks[:, [1 + k for k in range(len(scores)) if k not in predicted_classes]] = 0
         if run.predictor.settings.background is not None:
             masks[:, 0] = run.predictor.settings.background
-    else:
+    elif run.makes_pseudo_labels:
         refined = refine_masks_of(network_input, masks, settings) if run.refines else None
         source = masks if refined is None else refined
         pseudo_label = threshold_masks(source, tags[None].to(device), network_input, settings)[0].cpu().numpy()

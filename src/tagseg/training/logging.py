@@ -156,7 +156,7 @@ class TensorBoardWriter:
 
     @torch.no_grad()
     def _panels(self, network: Network) -> Tensor:
-        """Stages of each image side by side, [B, 3, H, 4 W], or [B, 3, H, 2 W] for CAM."""
+        """Stages of each image side by side, [B, 3, H, 4 W], or [B, 3, H, 2 W] without pseudo labels."""
         device = next(network.parameters()).device
         images, labels = self._images.to(device), self._labels.to(device)
         size = (images.shape[-2], images.shape[-1])
@@ -164,7 +164,7 @@ class TensorBoardWriter:
         out = network.eval()(network.normalize(images), full_size=False)
         network.train(was_training)
         panels = [images, _color(enlarge(out.masks, size).argmax(1), images)]
-        if self._recipe.model.method != "cam":
+        if self._recipe.model.method == "single-stage":
             refined = refine_masks_of(images, out.masks, self._recipe.pseudo_labels)
             panels.append(_color(enlarge(refined, size).argmax(1), images))
             panels.append(_color(threshold_masks(refined, labels, images, self._recipe.pseudo_labels), images))

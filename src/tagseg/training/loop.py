@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from tagseg._device import can_compile
 from tagseg.data.dataset import ImageDataset
+from tagseg.data.masks import MaskDataset
 from tagseg.errors import ConfigError, DataError, Interrupted
 from tagseg.models import Network, save_model
 from tagseg.models.serialization import MODEL_FILE
@@ -28,10 +29,11 @@ from tagseg.training.distributed import (
     stop_signals,
 )
 from tagseg.training.logging import MetricsLog, ProgressDisplay
-from tagseg.training.objective import BatchLabels, Losses, compute_losses
+from tagseg.training.objective import Losses, TagObjective
 from tagseg.training.optimizer import MovingAverage, Schedule, build_optimizer
-from tagseg.training.recipe import PseudoLabelSettings, Recipe, TrainingSettings
+from tagseg.training.recipe import Recipe, TrainingSettings
 from tagseg.training.sampler import ResumableBatchSampler
+from tagseg.training.supervised import MaskObjective, Objective
 from tagseg.training.transforms import TrainingImages, ValidationImages, finish_batch, seed_for
 from tagseg.training.validation import Validation, validate
 
@@ -46,6 +48,7 @@ def train_network(
     validation: ImageDataset,
     out: Path,
     *,
+    masks: tuple[MaskDataset, MaskDataset] | None = None,
     workers: int = 0,
     checkpoint_steps: int = 500,
     measure: Callable[[Network], dict[str, float]] | None = None,
@@ -62,6 +65,7 @@ def train_network(
         train: Training images with their labels.
         validation: Held-out images with their labels.
         out: Folder of the run.
+        masks: Masks of the training and of the validation images, for the method `supervised`.
         workers: Number of data workers.
         checkpoint_steps: Steps between checkpoints, besides the one after every epoch.
         measure: Further metrics of the network after each epoch, for the log; they never choose a checkpoint.
@@ -77,6 +81,7 @@ def train_network(
         Interrupted: A signal asked the run to stop; a checkpoint was written.
     """
     settings = recipe.training
+    train_masks, validation_masks = masks or (None, None)
     with (
         run_accelerator(
             precision=settings.precision, gradient_accumulation=settings.gradient_accumulation
@@ -105,14 +110,14 @@ def train_network(
         )
         sampler.start = state.step
         train_batches = DataLoader(
-            TrainingImages(train, recipe.transforms, settings.seed),
+            TrainingImages(train, recipe.transforms, settings.seed, train_masks),
             batch_sampler=sampler,
             num_workers=workers,
             pin_memory=device.type == "cuda",
             worker_init_fn=ignore_signals,
         )
         validation_batches = DataLoader(
-            ValidationImages(validation, recipe.transforms),
+            ValidationImages(validation, recipe.transforms, validation_masks),
             recipe.validation.batch_size,
             num_workers=workers,
             worker_init_fn=ignore_signals,
@@ -148,21 +153,16 @@ def train_network(
                 display.print(f"Resuming from step {state.step} of {sampler.steps}")
             while state.step < sampler.steps:
                 epoch = state.step // sampler.steps_per_epoch  # from 0
-                supervision = _supervision(recipe, epoch)
+                objective = _objective(recipe, epoch, network.config.num_classes)
                 # Randomness in the network depends on the step alone, so that a checkpoint need not store its state.
                 torch.manual_seed(seed_for(settings.seed, state.step, accelerator.process_index))
                 schedule.set_step(state.step)
                 for _ in range(settings.gradient_accumulation):
-                    crops, jitter_draws, labels = _next_batch(batches)
+                    crops, jitter_draws, targets = _next_batch(batches)
                     with accelerator.accumulate(model):
                         with accelerator.autocast():
-                            losses = compute_losses(
-                                model,
-                                finish_batch(crops, jitter_draws, recipe.transforms, device),
-                                BatchLabels.on_device(labels, device),
-                                normalize=network.normalize,
-                                settings=supervision,
-                            )
+                            images = finish_batch(crops, jitter_draws, recipe.transforms, device)
+                            losses = objective.losses(model, images, targets, normalize=network.normalize)
                         accelerator.backward(losses.total)
                         prepared_optimizer.step()
                         prepared_optimizer.zero_grad()
@@ -180,7 +180,7 @@ def train_network(
                             f"the loss is not finite at step {state.step}; lower training.lr, now {settings.lr}, or "
                             "use training.precision=fp32"
                         )
-                    text = _format_metrics(metrics, segmentation=supervision is not None)
+                    text = f"{objective.describe(metrics)}, {metrics['images_per_second']:.0f} img/s"
                     display.update(state.step, epoch=epoch + 1, epochs=settings.epochs, metrics=text)
                     if device.type == "cuda":
                         metrics["gpu_gib"] = torch.cuda.max_memory_reserved(device) / 2**30
@@ -189,9 +189,7 @@ def train_network(
                 is_validated = (epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs
                 if ends_epoch and metrics_log and is_validated:
                     with cudnn_benchmark(False):  # `measure` runs on images of many sizes
-                        result = validate(
-                            final, validation_batches, settings=supervision, autocast=accelerator.autocast
-                        )
+                        result = validate(final, validation_batches, objective, autocast=accelerator.autocast)
                         if _is_best(result, state, recipe, epoch + 1):
                             state.model_epoch, state.model_loss = epoch + 1, result.loss
                             save_model(final, out / MODEL_FILE, notes=notes)
@@ -243,17 +241,19 @@ def _next_batch(batches: Iterator[Any]) -> Any:
         raise DataError(message) from None
 
 
-def _supervision(recipe: Recipe, epoch: int) -> PseudoLabelSettings | None:
-    """Settings of the pseudo labels in an epoch; None in the first epochs, and for CAM."""
+def _objective(recipe: Recipe, epoch: int, num_classes: int) -> Objective:
+    """Objective of an epoch, counted from 0; the first epochs, and CAM, are trained on image-level labels alone."""
+    if recipe.model.method == "supervised":
+        return MaskObjective(num_classes)
     if recipe.model.method == "cam" or epoch < recipe.training.classification_epochs:
-        return None
-    return recipe.pseudo_labels
+        return TagObjective(None)
+    return TagObjective(recipe.pseudo_labels)
 
 
 def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) -> bool:
     """Whether the network of an epoch becomes the model: one without segmentation training does only if all are."""
     classification_epochs = recipe.training.classification_epochs
-    if recipe.model.method != "cam" and epoch <= classification_epochs < recipe.training.epochs:
+    if recipe.model.method == "single-stage" and epoch <= classification_epochs < recipe.training.epochs:
         return False
     return recipe.validation.checkpoint == "last" or result.loss < state.model_loss
 
@@ -287,13 +287,3 @@ class _RunningMeans:
             "supervised": supervised,
             "images_per_second": images / seconds,
         }
-
-
-def _format_metrics(metrics: dict[str, float], *, segmentation: bool) -> str:
-    speed = f"{metrics['images_per_second']:.0f} img/s"
-    if not segmentation:
-        return f"loss {metrics['loss']:.3f} (classification only), {speed}"
-    return (
-        f"loss {metrics['loss']:.3f} (classification {metrics['classification']:.3f}, segmentation "
-        f"{metrics['segmentation']:.3f}), images with pseudo labels {100 * metrics['supervised']:.0f} %, {speed}"
-    )

@@ -1,6 +1,7 @@
 """The training objective: classification, and after the first epochs self-supervised segmentation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -132,3 +133,34 @@ def refine_masks_of(
         kernel=settings.kernel,
         present=present,
     )
+
+
+@dataclass(frozen=True)
+class TagObjective:
+    """What a network learns from image tags: an `Objective`.
+
+    Attributes:
+        settings: Settings of the pseudo labels; None trains on the image-level labels alone.
+    """
+
+    settings: PseudoLabelSettings | None
+
+    def losses(
+        self, network: nn.Module, images: Tensor, targets: Tensor, *, normalize: Callable[[Tensor], Tensor]
+    ) -> Losses:
+        """Losses of a batch; the targets are labels, [B, C], on the CPU."""
+        labels = BatchLabels.on_device(targets, images.device)
+        return compute_losses(network, images, labels, normalize=normalize, settings=self.settings)
+
+    def labels(self, targets: Tensor) -> Tensor:
+        """Image-level labels of the targets, [B, C]."""
+        return targets
+
+    def describe(self, metrics: Mapping[str, float]) -> str:
+        """Losses in words, for the progress display."""
+        if self.settings is None:
+            return f"loss {metrics['loss']:.3f} (classification only)"
+        return (
+            f"loss {metrics['loss']:.3f} (classification {metrics['classification']:.3f}, segmentation "
+            f"{metrics['segmentation']:.3f}), images with pseudo labels {100 * metrics['supervised']:.0f} %"
+        )

@@ -1,8 +1,18 @@
 """Checks of the training data before the first step."""
 
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from rich.console import Console
+from rich.progress import track
+
 from tagseg.data.check import find_unreadable
 from tagseg.data.dataset import ImageDataset
+from tagseg.data.masks import MaskDataset, values_in
 from tagseg.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 
 def readable_images(data: ImageDataset, *, skip_bad: bool, progress: bool = False) -> tuple[ImageDataset, int]:
@@ -54,3 +64,29 @@ def check_label_evidence(data: ImageDataset) -> list[str]:
         for name, count in zip(data.classes, counts, strict=True)
         if count == len(data)
     ]
+
+
+def images_with_mask_labels(data: ImageDataset, masks: MaskDataset, *, progress: bool = False) -> ImageDataset:
+    """Check all masks, and take the image-level labels from them: the classes that have a pixel.
+
+    Args:
+        data: Images; those without a mask are left out.
+        masks: Masks of the images.
+        progress: Show a progress bar.
+    """
+    indices = [index for index, image_id in enumerate(data.image_ids) if image_id in masks]
+    if not indices:
+        raise DataError(
+            f"none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
+            "name the folder with their masks, ID.png, with {masks}",
+        )
+    if len(indices) < len(data):
+        logger.warning("%d of %d images have no mask and are left out", len(data) - len(indices), len(data))
+    images = data.subset(indices)
+    labels = torch.zeros_like(images.labels)
+    with ThreadPoolExecutor() as pool:
+        values = pool.map(lambda image_id: values_in(masks[image_id]), images.image_ids)
+        tracked = track(values, "Checking masks", len(images), console=Console(stderr=True), disable=not progress)
+        for index, classes in enumerate(tracked):
+            labels[index, [value - 1 for value in classes]] = 1
+    return ImageDataset(images.classes, images.image_ids, labels, images.images)

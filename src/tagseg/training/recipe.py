@@ -15,6 +15,7 @@ from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.config import SET_BY_BUILDING, ModelConfig, Settings
 
 Share = Annotated[float, Field(gt=0, le=1)]
+Scale = Annotated[float, Field(gt=0, le=8)]
 
 
 class TransformSettings(Settings):
@@ -23,7 +24,9 @@ class TransformSettings(Settings):
     crop: int = Field(default=448, ge=32)
     """Side of the square crop in pixels; memory grows with its square."""
     area: tuple[Share, Share] = (0.9, 1.0)
-    """Range of the share of an image that a crop covers."""
+    """Range of the share of an image that a crop covers; it is squeezed into a square."""
+    scale: tuple[Scale, Scale] | None = None
+    """Range of an image's longest side before the crop, in crops, in place of area; none: crops are chosen by area."""
     flip: bool = True
     """Random horizontal flips."""
     brightness: float = Field(default=0.3, ge=0)

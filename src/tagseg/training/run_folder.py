@@ -33,9 +33,9 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
     path = out / CONFIG_FILE
     if path.is_file():
         existing = read_config(out)
-        if differences := list(_differences({key: existing.get(key) for key in config}, config)):
+        if found := list(differences({key: existing.get(key) for key in config}, config)):
             raise ConfigError(
-                f"{out} holds a run of another configuration ({'; '.join(differences[:3])})",
+                f"{out} holds a run of another configuration ({'; '.join(found[:3])})",
                 "choose another folder with {out}, or delete that one",
             )
         return
@@ -90,11 +90,11 @@ def check_disk_space(out: Path, network: Network) -> None:
         )
 
 
-def _differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:
+def differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:
     """Fields in which two configurations differ, in words."""
     if isinstance(existing, dict) and isinstance(new, dict):
         for key in {**existing, **new}:
-            yield from _differences(existing.get(key), new.get(key), f"{field}.{key}".lstrip("."))
+            yield from differences(existing.get(key), new.get(key), f"{field}.{key}".lstrip("."))
     elif existing != new:
         yield f"{field.removeprefix('recipe.')} is {_shorten(existing)} there, {_shorten(new)} here"
 

@@ -5,14 +5,20 @@ it. That makes a resumed run bit-identical.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
+from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms.v2 import functional as F
 
 from tagseg.data.dataset import ImageDataset
+from tagseg.data.masks import IGNORE_LABEL, MaskDataset
 from tagseg.training.recipe import TransformSettings
+
+_GRAY = 114  # of padding
 
 
 def seed_for(*numbers: int) -> int:
@@ -25,23 +31,27 @@ def seed_for(*numbers: int) -> int:
 
 
 class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Crops, uint8 [3, crop, crop], the parameters of their color jitter, [2, 4], and their labels, [C].
+    """Crops, uint8 [3, crop, crop], the parameters of their color jitter, [2, 4], and their targets.
 
-    The index is (epoch, position).
+    The target of an image is its labels, [C], or with `masks` its mask, transformed as the image is, [crop, crop]. The
+    index is (epoch, position).
     """
 
-    def __init__(self, data: ImageDataset, settings: TransformSettings, seed: int) -> None:
+    def __init__(
+        self, data: ImageDataset, settings: TransformSettings, seed: int, masks: MaskDataset | None = None
+    ) -> None:
         self.data = data
+        self.masks = masks
         self.settings = settings
         self.seed = seed
-        self.transform = v2.Compose(
-            [
-                v2.RandomResizedCrop(
-                    settings.crop, scale=settings.area, interpolation=InterpolationMode.BICUBIC, antialias=True
-                ),
-                v2.RandomHorizontalFlip(0.5 if settings.flip else 0.0),
-            ]
+        crop: v2.Transform = (
+            v2.RandomResizedCrop(
+                settings.crop, scale=settings.area, interpolation=InterpolationMode.BICUBIC, antialias=True
+            )
+            if settings.scale is None
+            else RandomScaledCrop(settings.crop, settings.scale)
         )
+        self.transform = v2.Compose([crop, v2.RandomHorizontalFlip(0.5 if settings.flip else 0.0)])
 
     def __len__(self) -> int:
         return len(self.data)
@@ -50,16 +60,21 @@ class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
         epoch, position = index
         # Resizing is fastest on channels-last memory, which files decode to.
         image = torch.from_numpy(self.data.images.read(position)).permute(2, 0, 1)
+        mask = None if self.masks is None else _mask_of(self.masks, self.data.image_ids[position], image)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(self.seed, epoch, position))
-            return self.transform(image), draw_jitter(self.settings), self.data.labels[position]
+            if mask is None:
+                return self.transform(image), draw_jitter(self.settings), self.data.labels[position]
+            crop, mask = self.transform(image, mask)
+            return crop, draw_jitter(self.settings), mask.as_subclass(Tensor)
 
 
 class ValidationImages(Dataset[tuple[Tensor, Tensor]]):
-    """Whole images resized to the crop, uint8 [3, crop, crop], and their labels, [C]."""
+    """Whole images resized to the crop, uint8 [3, crop, crop], and their targets, as in `TrainingImages`."""
 
-    def __init__(self, data: ImageDataset, settings: TransformSettings) -> None:
+    def __init__(self, data: ImageDataset, settings: TransformSettings, masks: MaskDataset | None = None) -> None:
         self.data = data
+        self.masks = masks
         self.transform = v2.Resize(
             (settings.crop, settings.crop), interpolation=InterpolationMode.BICUBIC, antialias=True
         )
@@ -69,7 +84,62 @@ class ValidationImages(Dataset[tuple[Tensor, Tensor]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         image, labels = self.data[index]
-        return self.transform(image), labels
+        if self.masks is None:
+            return self.transform(image), labels
+        image, mask = self.transform(image, _mask_of(self.masks, self.data.image_ids[index], image))
+        return image, mask.as_subclass(Tensor)
+
+
+class RandomScaledCrop(v2.Transform):  # type: ignore[misc]  # torchvision has no types
+    """Scale an image at random, keeping its aspect ratio, and crop a square; what exceeds the image is padding.
+
+    The padding of images is gray, that of masks is ignored in the loss.
+
+    Args:
+        crop: Side of the crop.
+        scale: Range of the longest side of the scaled image, in crops.
+    """
+
+    def __init__(self, crop: int, scale: tuple[float, float]) -> None:
+        super().__init__()
+        self.crop, self.scale = crop, scale
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw the window of the image and its place in the crop."""
+        height, width = v2.query_size(flat_inputs)
+        low, high = self.scale
+        factor = (low + (high - low) * torch.rand(()).item()) * self.crop / max(height, width)
+        (top, rows, above, scaled_rows), (left, columns, before, scaled_columns) = (
+            self._span(side, factor) for side in (height, width)
+        )
+        after = [self.crop - scaled_columns - before, self.crop - scaled_rows - above]
+        return {
+            "window": {"top": top, "left": left, "height": rows, "width": columns},
+            "size": [scaled_rows, scaled_columns],
+            "padding": [before, above, *after],
+        }
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Crop an image or a mask."""
+        is_mask = isinstance(inpt, tv_tensors.Mask)
+        interpolation = InterpolationMode.NEAREST if is_mask else InterpolationMode.BICUBIC
+        resized = F.resized_crop(inpt, **params["window"], size=params["size"], interpolation=interpolation)
+        return F.pad(resized, params["padding"], fill=IGNORE_LABEL if is_mask else _GRAY)
+
+    def _span(self, side: int, factor: float) -> tuple[int, int, int, int]:
+        """Start and length of the window in one direction, its start in the crop, and its length there."""
+        length = min(side, max(1, round(self.crop / factor)))
+        scaled = self.crop if length < side else min(self.crop, max(1, round(side * factor)))
+        start = int(torch.randint(side - length + 1, ()))
+        return start, length, int(torch.randint(self.crop - scaled + 1, ())), scaled
+
+
+def _mask_of(masks: MaskDataset, image_id: str, image: Tensor) -> tv_tensors.Mask:
+    """Mask of an image, [3, H, W], at its size."""
+    mask = tv_tensors.Mask(torch.from_numpy(masks[image_id]))
+    if mask.shape != image.shape[1:]:
+        mask = F.resize(mask[None], list(image.shape[1:]), interpolation=InterpolationMode.NEAREST)[0]
+    return tv_tensors.Mask(mask)
 
 
 def finish_batch(crops: Tensor, draws: Tensor, settings: TransformSettings, device: torch.device) -> Tensor:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from tagseg.models import Network
 from tagseg.training.distributed import iterate
-from tagseg.training.objective import BatchLabels, compute_losses
-from tagseg.training.recipe import PseudoLabelSettings
+from tagseg.training.supervised import Objective
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,16 @@ class Validation:
 def validate(
     network: Network,
     batches: Iterable[tuple[Tensor, Tensor]],
+    objective: Objective,
     *,
-    settings: PseudoLabelSettings | None,
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Validation:
     """Validate a network in evaluation mode; its mode is restored.
 
     Args:
         network: Network to validate.
-        batches: Images, uint8 [B, 3, H, W], and labels, [B, C].
-        settings: Settings of the pseudo labels; None for the classification loss alone.
+        batches: Images, uint8 [B, 3, H, W], and the objective's targets.
+        objective: Losses of the run.
         autocast: Makes the context of the network's precision.
     """
     was_training = network.training
@@ -54,21 +53,15 @@ def validate(
     total, classification, count = 0.0, 0.0, 0
     scores, labels = [], []
     with iterate(batches) as items:
-        for images, batch_labels in items:
+        for images, targets in items:
             images = images.to(network.mean.device).float() / 255
             with autocast():
-                losses = compute_losses(
-                    network,
-                    images,
-                    BatchLabels.on_device(batch_labels, network.mean.device),
-                    normalize=network.normalize,
-                    settings=settings,
-                )
+                losses = objective.losses(network, images, targets, normalize=network.normalize)
             total += losses.total.item() * len(images)
             classification += losses.classification.item() * len(images)
             count += len(images)
             scores.append(losses.scores.float().sigmoid().cpu())
-            labels.append(batch_labels)
+            labels.append(objective.labels(targets))
     network.train(was_training)
     all_scores, all_labels = torch.cat(scores), torch.cat(labels)
     precision = mean_average_precision(all_scores, all_labels)

@@ -1,0 +1,1 @@
+"""What a model makes for others: pseudo labels to train the next network on."""

@@ -1,0 +1,231 @@
+"""Pseudo labels of tagged images: masks limited to each image's tags, in VOC's layout, to train the next network on.
+
+OUT/SegmentationClass/ID.png           masks: 0 is background, k is the k-th class, 255 is ignored
+OUT/ImageSets/Segmentation/train.txt   image IDs
+OUT/pseudo_labels.json                 how the masks were made, and where their images and tags are
+OUT/coverage.json                      how much of the images the classes cover
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from tagseg.data import DataSource, ImageDataset
+from tagseg.data.files import FileRef
+from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
+from tagseg.data.masks import IGNORE_LABEL, Mask, read_mask
+from tagseg.errors import ConfigError, DataError, make_folder, writing
+from tagseg.models import Network
+from tagseg.models.serialization import write_atomically
+from tagseg.predict.engine import TRUE_TAGS, ImageSegmentation
+from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
+from tagseg.predict.predictor import Predictor
+from tagseg.predict.render import mask_image
+from tagseg.predict.resize import resize_in_bands
+from tagseg.predict.settings import FixedClasses
+from tagseg.training.run_folder import differences
+
+COVERAGE_FILE = "coverage.json"
+_Counts = NDArray[np.int64]  # pixels of each mask value, [256]
+
+
+@dataclass(frozen=True)
+class ClassCoverage:
+    """Coverage of one class.
+
+    Attributes:
+        name: Name of the class; the background has all images.
+        tagged_images: Images with its tag.
+        covered_images: Images in which it has a pixel.
+        pixel_share: Its share of the pixels that are not ignored, over all images.
+        ignored_share: Share of ignored pixels in the images with its tag.
+    """
+
+    name: str
+    tagged_images: int
+    covered_images: int
+    pixel_share: float
+    ignored_share: float
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Coverage of pseudo labels.
+
+    Attributes:
+        images: Number of images.
+        ignored_share: Share of ignored pixels.
+        classes: Coverage of the background and of each class.
+    """
+
+    images: int
+    ignored_share: float
+    classes: tuple[ClassCoverage, ...]
+
+    def to_json(self) -> str:
+        """The coverage as JSON."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    def print(self, console: Console | None = None) -> None:
+        """Print a table."""
+        table = Table(title="Coverage of the pseudo labels")
+        table.add_column("class")
+        for title in ("images with tag", "with a pixel", "pixels %", "ignored %"):
+            table.add_column(title, justify="right")
+        for row in self.classes:
+            shares = (f"{100 * share:.1f}" for share in (row.pixel_share, row.ignored_share))
+            table.add_row(row.name, f"{row.tagged_images:,}", f"{row.covered_images:,}", *shares)
+        (console or Console()).print(table)
+
+
+def make_pseudo_labels(
+    predictor: Predictor,
+    source: DataSource,
+    out: Path,
+    *,
+    tta: bool = False,
+    crf: bool = False,
+    ignore_below: float = 0.0,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Coverage:
+    """Write pseudo labels of tagged images, or resume an interrupted call; masks that exist are kept.
+
+    Args:
+        predictor: Model.
+        source: Tagged images.
+        out: Folder to write to.
+        tta: Test-time augmentation.
+        crf: Refine by a dense CRF.
+        ignore_below: Pixels whose class is less probable become 255.
+        batch_size: Images of one size that run together; by default what suits the device.
+        progress: Show a progress bar.
+    """
+    if not 0 <= ignore_below <= 1:
+        raise ConfigError(f"ignore_below is a probability from 0 to 1, got {ignore_below}")
+    if len(predictor.classes) >= IGNORE_LABEL:
+        raise ConfigError(f"masks hold at most {IGNORE_LABEL - 1} classes, the model has {len(predictor.classes)}")
+    data = source.open(predictor.classes)
+    settings = predictor.settings.for_tta(tta)
+    _prepare_folder(
+        out,
+        {
+            "data": source.located().describe(),
+            "classes": list(predictor.classes),
+            "model": {**predictor.description, "weights": _fingerprint(predictor.engine.network)},
+            "inference": asdict(settings),
+            "crf": crf,
+            "ignore_below": ignore_below,
+        },
+    )
+    files = [pseudo_label_file(out, image_id) for image_id in data.image_ids]
+    if len(set(files)) < len(files):
+        raise DataError(f"{source.path}: images have the same name, so their masks would too", "rename them")
+    finished = [index for index, file in enumerate(files) if file.is_file()]
+    pending = sorted(set(range(len(files))) - set(finished))
+    counts = dict(read_ahead(lambda index: (index, _count(read_mask(FileRef(files[index])))), finished))
+
+    def read(index: int) -> Sample[int]:
+        tags = FixedClasses(tuple(int(k) for k in data.labels[index].nonzero().flatten()))
+        return Sample(index, data.images.read(index), {TRUE_TAGS: tags}, keep_probs=ignore_below > 0)
+
+    samples = read_ahead(read, pending, size=lambda sample: sample.image.nbytes)
+    results = run_pipeline(predictor.engine, samples, settings, crf=crf, batch_size=batch_size)
+    tracked = track(results, "Pseudo labels", len(pending), console=Console(stderr=True), disable=not progress)
+
+    def write(result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
+        index, segmentation = result
+        mask = ignore_uncertain(segmentation, ignore_below)
+        with writing(files[index]):
+            files[index].parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(files[index], lambda part: mask_image(mask).save(part, "PNG"))
+        return index, _count(mask)
+
+    counts |= read_ahead(write, ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in tracked))
+    coverage = _coverage(data, [counts[index] for index in range(len(files))])
+    write_atomically(out / COVERAGE_FILE, lambda part: part.write_text(coverage.to_json(), encoding="utf-8"))
+    ids = out / "ImageSets" / "Segmentation" / "train.txt"
+    make_folder(ids.parent)
+    text = "".join(f"{image_id}\n" for image_id in data.image_ids)
+    write_atomically(ids, lambda part: part.write_text(text, encoding="utf-8"))
+    return coverage
+
+
+def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Mask:
+    """Mask of an image in which pixels are 255 if the probability of their class is lower.
+
+    The probability is the class's share of the merged masks, which do not sum to 1 before a CRF.
+    """
+    mask = segmentation.mask.astype(np.uint8)
+    if segmentation.probs is None or not ignore_below:
+        return mask
+    height, width = mask.shape
+    for top, rows in resize_in_bands(segmentation.probs[None], (height, width)):
+        probability = rows[0].max(0).values / rows[0].sum(0).clamp_min(1e-12)
+        mask[top : top + rows.shape[2]][(probability < ignore_below).numpy()] = IGNORE_LABEL
+    return mask
+
+
+def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
+    """Make the folder, or check that its masks were made with the same settings."""
+    settings = json.loads(json.dumps(settings))  # as it reads back: tuples become lists
+    path = out / PSEUDO_LABELS_FILE
+    if path.is_file():
+        try:
+            existing = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            raise ConfigError(f"{path} is damaged", "choose another folder with {out}, or delete that one") from None
+        if found := list(differences(existing, settings)):
+            raise ConfigError(
+                f"{out} holds pseudo labels of other settings ({'; '.join(found[:3])})",
+                "choose another folder with {out}, or delete that one",
+            )
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is no folder of pseudo labels", "choose another folder with {out}")
+    make_folder(out)
+    text = json.dumps(settings, indent=2) + "\n"
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def _fingerprint(network: Network) -> str:
+    """Hash of a network's weights."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _count(mask: Mask) -> _Counts:
+    return np.bincount(mask.ravel(), minlength=256)
+
+
+def _coverage(data: ImageDataset, counts: Iterable[_Counts]) -> Coverage:
+    """Coverage of masks with these pixel counts."""
+    table = np.stack(list(counts))  # [N, 256]
+    pixels, ignored = table.sum(1), table[:, IGNORE_LABEL]
+    labeled = max(1, int(pixels.sum() - ignored.sum()))
+
+    def rows() -> Iterator[ClassCoverage]:
+        for value, name in enumerate(("background", *data.classes)):
+            tagged = np.ones(len(table), bool) if value == 0 else data.labels[:, value - 1].numpy() > 0
+            yield ClassCoverage(
+                name=name,
+                tagged_images=int(tagged.sum()),
+                covered_images=int((table[:, value] > 0).sum()),
+                pixel_share=float(table[:, value].sum() / labeled),
+                ignored_share=float(ignored[tagged].sum() / max(1, pixels[tagged].sum())),
+            )
+
+    return Coverage(len(table), float(ignored.sum() / max(1, pixels.sum())), tuple(rows()))

@@ -1,0 +1,126 @@
+"""Supervised training on masks: its objective, the labels that masks give, and the temperature of the result."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tagseg.data.dataset import ImageDataset
+from tagseg.data.masks import IGNORE_LABEL, MaskDataset
+from tagseg.models import Network, Segmentation
+from tagseg.models.base import enlarge_in_training
+from tagseg.training.objective import Losses
+from tagseg.training.recipe import TransformSettings
+from tagseg.training.transforms import ValidationImages
+
+_MAX_CALIBRATION_IMAGES = 200
+_PIXELS_PER_IMAGE = 1024  # neighboring pixels tell the same about the temperature
+
+
+class Objective(Protocol):
+    """What a network learns: losses of its batches."""
+
+    def losses(
+        self, network: nn.Module, images: Tensor, targets: Tensor, *, normalize: Callable[[Tensor], Tensor]
+    ) -> Losses:
+        """Run a network, or a wrapper of it, on images in [0, 1], [B, 3, H, W], and compute its losses.
+
+        The targets are on the CPU; `normalize` is the network's, which a wrapper does not have.
+        """
+
+    def labels(self, targets: Tensor) -> Tensor:
+        """Image-level labels of the targets, [B, C]."""
+
+    def describe(self, metrics: Mapping[str, float]) -> str:
+        """Losses in words, for the progress display."""
+
+
+@dataclass(frozen=True)
+class MaskObjective:
+    """Cross-entropy of the pixels of masks, [B, H, W]: an `Objective`.
+
+    Attributes:
+        num_classes: Number of classes without the background.
+    """
+
+    num_classes: int
+
+    def losses(
+        self, network: nn.Module, images: Tensor, targets: Tensor, *, normalize: Callable[[Tensor], Tensor]
+    ) -> Losses:
+        """Losses of a batch; a batch without a labeled pixel has the loss 0."""
+        masks = targets.to(images.device, non_blocking=True).long()
+        out: Segmentation = network(normalize(images), full_size=False)
+        logits = enlarge_in_training(out.logits, masks.shape[-2:])
+        is_labeled = masks != IGNORE_LABEL
+        loss = F.cross_entropy(logits, masks, ignore_index=IGNORE_LABEL, reduction="sum") / is_labeled.sum().clamp_min(
+            1
+        )
+        return Losses(loss, torch.zeros_like(loss), loss, is_labeled.float().mean(), out.scores)
+
+    def labels(self, targets: Tensor) -> Tensor:
+        """Classes that have a pixel, [B, C]."""
+        return torch.stack([classes_in(mask, self.num_classes) for mask in targets])
+
+    def describe(self, metrics: Mapping[str, float]) -> str:
+        """Losses in words, for the progress display."""
+        return f"loss {metrics['loss']:.3f}, labeled pixels {100 * metrics['supervised']:.0f} %"
+
+
+def classes_in(mask: Tensor, num_classes: int) -> Tensor:
+    """Which classes have a pixel in a mask, uint8 [H, W]: 0 or 1, [C]."""
+    counts = torch.bincount(mask.flatten().int(), minlength=IGNORE_LABEL + 1)
+    return (counts[1 : 1 + num_classes] > 0).float()
+
+
+@torch.no_grad()
+def calibrate(network: Network, data: ImageDataset, masks: MaskDataset, settings: TransformSettings) -> float:
+    """Temperature of a network's logits with the lowest negative log-likelihood of held-out masks.
+
+    Networks that learn from masks are more certain than they are right, which a CRF cannot mend: it trusts a pixel as
+    much as its probability says.
+
+    Args:
+        network: Trained network.
+        data: Images that it was not trained on; some hundred are enough.
+        masks: Their masks.
+        settings: Transforms of the run.
+    """
+    network.eval()
+    images = ValidationImages(data, settings, masks)
+    logits, classes = [], []
+    for index in range(min(len(images), _MAX_CALIBRATION_IMAGES)):
+        image, mask = images[index]
+        scores = network(network.normalize(image[None].to(network.mean.device).float() / 255), full_size=False).logits[
+            0
+        ]
+        labels = F.interpolate(mask[None, None].float(), scores.shape[-2:], mode="nearest-exact")[0, 0].long()
+        positions = (labels != IGNORE_LABEL).flatten().nonzero()[:, 0]
+        positions = positions[:: max(1, len(positions) // _PIXELS_PER_IMAGE)]
+        logits.append(scores.flatten(1).T[positions.to(scores.device)].cpu())
+        classes.append(labels.flatten()[positions])
+    return best_temperature(torch.cat(logits), torch.cat(classes))
+
+
+def best_temperature(logits: Tensor, classes: Tensor, *, lowest: float = 0.25, highest: float = 8.0) -> float:
+    """Temperature with the lowest negative log-likelihood, within bounds; 1 if there are no pixels.
+
+    Args:
+        logits: Scores of pixels, [N, C].
+        classes: Their classes, [N].
+        lowest: Lowest temperature.
+        highest: Highest temperature.
+    """
+    if not len(classes):
+        return 1.0
+    low, high = 1 / highest, 1 / lowest
+    for _ in range(30):  # the loss is convex in the inverse temperature: ternary search
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        if F.cross_entropy(logits * left, classes) <= F.cross_entropy(logits * right, classes):
+            high = right
+        else:
+            low = left
+    return round(2 / (low + high), 4)
