@@ -138,7 +138,7 @@ def test_predictor_loads_a_reference_file(tmp_path: Path, backbone: str) -> None
     assert loaded.description == {"name": "model_enc", "method": "single-stage", "backbone": backbone}
     assert loaded.settings.scales == ((1.0, 0.5, 1.5, 2.0) if backbone == "wideresnet38" else (1.0, 0.75, 1.25, 1.5))
     image = np.random.default_rng(0).integers(0, 256, (49, 65, 3), np.uint8)
-    prediction = loaded.predict(image)
+    prediction = loaded.predict(image, size="native")
     with torch.inference_mode():
         scores = model.eval()(model.normalize(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)).scores.sigmoid()
     assert np.allclose(list(prediction.scores.values()), scores[0].numpy(), atol=1e-4)
