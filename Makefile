@@ -1,4 +1,4 @@
-# make demo   the whole job on built-in images
+# make demo   masks of photos, then the whole job on generated images
 # make test   every check: ruff, mypy --strict, pytest with coverage
 # make lint   the first two alone
 # make test-gpu   the tests of code for GPUs, on a machine that has one

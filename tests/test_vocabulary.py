@@ -28,6 +28,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 TEXTS = [
     *DOCUMENTS,
     ROOT / "src" / "tagseg" / "default" / "README.md",
+    ROOT / "src" / "tagseg" / "photos" / "README.md",
     *sorted((ROOT / "src" / "tagseg" / "recipes").rglob("*.toml")),
     *sorted((ROOT / "src" / "tagseg" / "report").rglob("*.j2")),
 ]

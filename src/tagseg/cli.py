@@ -404,7 +404,7 @@ def reproduce(
 
 @app.command(epilog="Example: `tagseg demo`")
 def demo(out: Out = Path("demo")) -> None:
-    """Train, predict, evaluate and report on built-in images."""
+    """Segment photos; train, evaluate and report on generated images."""
     from tagseg.demo import run_demo
 
     run_demo(out)

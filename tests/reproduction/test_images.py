@@ -7,7 +7,7 @@ from PIL import Image
 import tagseg
 from tagseg.data import shapes
 from tagseg.predict.render import palette
-from tagseg.reproduction.images import _legend, draw_masks
+from tagseg.reproduction.images import draw_masks
 from tagseg.reproduction.runner import open_voc
 from tests.reproduction.fake_runs import write_packed_shapes
 
@@ -38,13 +38,3 @@ def test_sheet_has_a_column_for_each_image_with_a_mask(model: Path, tmp_path: Pa
     background, white = (0, 0, 0), (255, 255, 255)
     assert colors[0] == colors[1] == {background, white}
     assert colors[2] == {white, *(tuple(palette(256)[value]) for value in present)}
-
-
-def test_legend_names_the_classes_that_occur() -> None:
-    masks = [np.array([[0, 2]], np.uint8), np.array([[0, 255]], np.uint8)]
-    colors = [tuple(color) for color in palette(256).tolist()]
-    assert _legend(masks, ("background", "cat", "dog")) == [
-        (colors[0], "background"),
-        (colors[2], "dog"),
-        (colors[255], "ignored"),
-    ]

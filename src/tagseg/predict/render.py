@@ -32,6 +32,11 @@ def palette(num_colors: int) -> NDArray[np.uint8]:
     return result
 
 
+def overlay_palette(num_colors: int) -> NDArray[np.uint8]:
+    """Colors of overlays, [N, 3]: the palette, brightened, as its dark colors would be hard to see in a photo."""
+    return np.asarray(255 * np.sqrt(palette(num_colors) / 255) + 0.5).astype(np.uint8)
+
+
 def mask_image(mask: ClassMask) -> Image.Image:
     """Mask as an indexed image; 16-bit masks, which no palette fits, become gray."""
     if mask.dtype != np.uint8:
@@ -51,7 +56,7 @@ def save_mask(mask: ClassMask, path: str | Path) -> None:
 
 def blend(image: Pixels, mask: ClassMask) -> Pixels:
     """Color every class of the mask over the image, with a bright outline, [H, W, 3]."""
-    colors = _bright_palette(int(mask.max()) + 1).astype(np.float32)
+    colors = overlay_palette(int(mask.max()) + 1).astype(np.float32)
     gray = image.astype(np.float32).mean(2, keepdims=True)  # a class keeps the hue of its legend entry
     fill = np.where(
         mask[..., None] > 0, (1 - _OPACITY) * gray + _OPACITY * colors[mask], _BACKGROUND_BRIGHTNESS * image
@@ -98,7 +103,7 @@ def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Ima
     canvas = Image.new("RGB", (width, image.height + pad + (row + 1) * row_height), _LEGEND_BACKGROUND)
     canvas.paste(image, ((width - image.width) // 2, 0))
     draw = ImageDraw.Draw(canvas)
-    colors = _bright_palette(max((value for value, _ in entries), default=0) + 1)
+    colors = overlay_palette(max((value for value, _ in entries), default=0) + 1)
     for index, (text, (x, row)) in enumerate(zip(texts, positions, strict=True)):
         middle = image.height + pad // 2 + row * row_height + row_height // 2
         if entries:
@@ -107,11 +112,6 @@ def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Ima
             x += swatch + pad // 2
         draw.text((x, middle), text, fill=_LEGEND_TEXT, font=font, anchor="lm")
     return canvas
-
-
-def _bright_palette(colors: int) -> NDArray[np.uint8]:
-    """Brighten the palette, whose dark colors would be hard to see in a photo."""
-    return np.asarray(255 * np.sqrt(palette(colors) / 255) + 0.5).astype(np.uint8)
 
 
 def _edges(mask: ClassMask, *, thickness: int) -> NDArray[np.bool_]:

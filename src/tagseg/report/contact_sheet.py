@@ -1,10 +1,16 @@
 """Contact sheets: images in rows with titles, as one PNG file."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from tagseg.predict.resize import ClassMask
+
+LegendEntry = tuple[tuple[int, int, int], str]
 _GAP = 8
 
 
@@ -15,8 +21,9 @@ def contact_sheet(
     *,
     column_titles: Sequence[str] = (),
     max_columns: int = 6,
-    legend: Sequence[tuple[tuple[int, int, int], str]] = (),
+    legend: Sequence[LegendEntry] = (),
     side: int = 150,
+    same_height: bool = False,
     text_size: int = 15,
 ) -> Path:
     """Write images side by side into one PNG file.
@@ -29,6 +36,7 @@ def contact_sheet(
         max_columns: Number of columns after which all rows continue below.
         legend: Colors and what they mean, shown below the images.
         side: Longer side of each image in the sheet.
+        same_height: Make `side` the height of each image instead; a column is as wide as its images.
         text_size: Font size in pixels.
 
     Returns:
@@ -39,23 +47,30 @@ def contact_sheet(
     font, line = ImageFont.load_default(text_size), text_size + _GAP
     margin = round(max(font.getlength(title) for title in row_titles)) + _GAP
     header = line if column_titles else 0
+    tiles = [[_resize(image, side, same_height=same_height) for image in row] for row in rows]
+    widths = [
+        max(tile.width for row in tiles for tile in row[position::columns]) if same_height else side
+        for position in range(columns)
+    ]
+    lefts = list(accumulate((width + _GAP for width in widths), initial=margin))
     band_height = header + len(rows) * (side + _GAP) + _GAP
     images_height = -(-column_count // columns) * band_height
     height = images_height + -(-len(legend) // columns) * line
-    sheet = Image.new("RGB", (margin + columns * (side + _GAP), height), "white")
+    sheet = Image.new("RGB", (lefts[-1], height), "white")
     draw = ImageDraw.Draw(sheet)
     for column in range(column_count):
-        left, top = margin + column % columns * (side + _GAP), column // columns * band_height
+        center = lefts[column % columns] + widths[column % columns] // 2
+        top = column // columns * band_height
         if column_titles:
-            draw.text((left + side // 2, top + line // 2), column_titles[column], fill="black", font=font, anchor="mm")
+            draw.text((center, top + line // 2), column_titles[column], fill="black", font=font, anchor="mm")
         for row, title in enumerate(row_titles):
             middle = top + header + row * (side + _GAP) + side // 2
             if column % columns == 0:
                 draw.text((0, middle), title, fill="black", font=font, anchor="lm")
-            tile = _resize(rows[row][column], side)
-            sheet.paste(tile, (left + (side - tile.width) // 2, middle - tile.height // 2))
+            tile = tiles[row][column]
+            sheet.paste(tile, (center - tile.width // 2, middle - tile.height // 2))
     for index, (color, name) in enumerate(legend):
-        left, top = margin + index % columns * (side + _GAP), images_height + index // columns * line
+        left, top = lefts[index % columns], images_height + index // columns * line
         draw.rectangle((left, top, left + text_size, top + text_size), fill=color)
         draw.text((left + line, top + text_size // 2), name, fill="black", font=font, anchor="lm")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,9 +78,21 @@ def contact_sheet(
     return path
 
 
-def _resize(image: Image.Image, side: int) -> Image.Image:
-    """Resize an image to a longer side of `side`, in RGB."""
-    factor = side / max(image.size)
+def mask_legend(masks: Sequence[ClassMask], names: Mapping[int, str], colors: NDArray[np.uint8]) -> list[LegendEntry]:
+    """Colors and names of the classes that occur in masks.
+
+    Args:
+        masks: Masks in the sheet.
+        names: Names by mask value; other values are left out.
+        colors: Color of each mask value, [N, 3].
+    """
+    values = sorted(names.keys() & {int(value) for mask in masks for value in np.unique(mask)})
+    return [((red, green, blue), names[value]) for value in values for red, green, blue in [colors[value].tolist()]]
+
+
+def _resize(image: Image.Image, side: int, *, same_height: bool) -> Image.Image:
+    """Resize an image to a longer side of `side`, or to this height, in RGB."""
+    factor = side / (image.height if same_height else max(image.size))
     size = (max(1, round(factor * image.width)), max(1, round(factor * image.height)))
     resampling = Image.Resampling.NEAREST if image.mode == "P" else Image.Resampling.BICUBIC
     return image.convert("RGB").resize(size, resampling)

@@ -1,16 +1,13 @@
 """Masks of evenly spaced validation images on one contact sheet, without the photographs."""
 
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from tagseg.data import DataSource
 from tagseg.data.masks import IGNORE_LABEL
 from tagseg.predict import load
 from tagseg.predict.render import mask_image, palette
 from tagseg.predict.resize import ClassMask
-from tagseg.report.contact_sheet import contact_sheet
+from tagseg.report.contact_sheet import contact_sheet, mask_legend
 from tagseg.report.stages import evenly_spaced
 
 COUNT = 12
@@ -37,20 +34,11 @@ def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, coun
         rows["prediction"].append(model.predict(pixels, tta=True).mask)
         rows["with CRF"].append(model.predict(pixels, tta=True, crf=True).mask)
         rows["ground truth"].append(masks[image_id])
+    names = dict(enumerate(("background", *model.classes))) | {IGNORE_LABEL: "ignored"}
     return contact_sheet(
         [[mask_image(mask) for mask in row] for row in rows.values()],
         list(rows),
         path,
         column_titles=chosen_ids,
-        legend=_legend([mask for row in rows.values() for mask in row], ("background", *model.classes)),
+        legend=mask_legend([mask for row in rows.values() for mask in row], names, palette(256)),
     )
-
-
-def _legend(masks: Sequence[ClassMask], names: Sequence[str]) -> list[tuple[tuple[int, int, int], str]]:
-    """Colors and names of the classes that occur in the masks."""
-    values = sorted({int(value) for mask in masks for value in np.unique(mask)})
-    colors = palette(256).tolist()
-    return [
-        ((colors[value][0], colors[value][1], colors[value][2]), "ignored" if value == IGNORE_LABEL else names[value])
-        for value in values
-    ]
