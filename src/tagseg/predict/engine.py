@@ -7,7 +7,7 @@ to its own size in bands.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -378,15 +378,14 @@ def _refine(pixels: Tensor, merged: Tensor, present: Tensor, *, factor: float) -
         factor: Size of the pixels' image as a multiple of the working size. The kernels grow with it, so that the
             result does not depend on the resolution.
     """
-    kernels = {"gaussian_sxy": factor * _CRF_GAUSSIAN_SXY, "bilateral_sxy": factor * _CRF_BILATERAL_SXY}
+    refine = partial(dense_crf, gaussian_sxy=factor * _CRF_GAUSSIAN_SXY, bilateral_sxy=factor * _CRF_BILATERAL_SXY)
     has_classes = present[:, 1:].any(1)
     if has_classes.all():  # the usual case needs no copies
-        return dense_crf(pixels, merged, present=present, **kernels)
+        return refine(pixels, merged, present=present)
     if not has_classes.any():
         return merged
     rows = to_device(has_classes.nonzero().flatten().tolist(), torch.int64, merged.device)
-    refined = dense_crf(pixels[rows], merged[rows], present=present[has_classes], **kernels)
-    return merged.index_copy_(0, rows, refined)
+    return merged.index_copy_(0, rows, refine(pixels[rows], merged[rows], present=present[has_classes]))
 
 
 def _crop(images: Tensor, tile: tuple[Span, Span]) -> Tensor:
