@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 
 import tagseg
@@ -23,10 +24,14 @@ def test_tokens_are_those_of_timm() -> None:
     assert torch.allclose(deep[:, 192:], tokens.transpose(1, 2).unflatten(2, (3, 5)), atol=1e-5)
 
 
-def test_images_are_padded_to_whole_patches() -> None:
+def test_images_are_resized_to_whole_patches() -> None:
     backbone = TimmViT(NAME).eval()
+    image = torch.randn(1, 3, 33, 55)
     with torch.no_grad():
-        assert backbone(torch.randn(1, 3, 33, 47))[1].shape == (1, 2 * 192, 3, 3)
+        _, deep = backbone(image)
+        _, expected = backbone(F.interpolate(image, (32, 48), mode="bilinear"))
+    assert deep.shape == (1, 2 * 192, 2, 3)
+    assert torch.equal(deep, expected)
 
 
 @pytest.mark.parametrize(

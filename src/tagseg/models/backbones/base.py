@@ -14,6 +14,8 @@ class Backbone(nn.Module):
     Attributes:
         skip_channels: Channels of the shallow map; 0 if there is none.
         deep_channels: Channels of the deep map.
+        token_channels: Last channels of the deep map that are a transformer's last tokens; 0 for other networks.
+        is_frozen: Whether nothing of the backbone learns, so that its maps can be computed once.
         mean: Mean that the weights expect to be subtracted, per channel of images in [0, 1].
         std: Standard deviation to divide by.
         bias_rate: Learning rate of biases, as a multiple of that of weights.
@@ -22,6 +24,8 @@ class Backbone(nn.Module):
 
     skip_channels: int
     deep_channels: int
+    token_channels: int = 0
+    is_frozen: bool = False
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
     bias_rate: float = 2.0

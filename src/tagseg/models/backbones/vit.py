@@ -18,8 +18,8 @@ from tagseg.models.backbones.base import Backbone
 class TimmViT(Backbone):
     """A plain vision transformer of timm; its deep map holds the patch tokens of some blocks, side by side.
 
-    Images are padded to whole patches, and the position embedding is resampled to their size. There is no shallow map:
-    the first map of a transformer has the stride of its patches.
+    Images are resized to whole patches, so that the map covers all of the image, and the position embedding with them.
+    There is no shallow map: the first map of a transformer has the stride of its patches.
 
     Args:
         name: Its timm name.
@@ -52,22 +52,19 @@ class TimmViT(Backbone):
             raise ConfigError(f"model.trainable_blocks must be at most {depth}, the blocks of {name}")
         self.trainable_blocks = trainable_blocks
         self.patch = int(self.net.patch_embed.patch_size[0])
-        self.deep_channels = self.net.embed_dim * len(self.blocks)
+        self.token_channels = self.net.embed_dim
+        self.deep_channels = self.token_channels * len(self.blocks)
+        self.is_frozen = trainable_blocks == 0
         self.deep_stride = self.patch
         config = timm.get_pretrained_cfg(name)
         if config is not None and in_channels == len(config.mean):
             self.mean, self.std = tuple(config.mean), tuple(config.std)
 
-    @property
-    def is_frozen(self) -> bool:
-        """Whether nothing of the transformer learns, so that its maps can be computed once."""
-        return self.trainable_blocks == 0
-
     def forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Compute the deep map of normalized images [B, 3, H, W]: [B, C, ceil(H / patch), ceil(W / patch)]."""
-        extra_h, extra_w = (-side % self.patch for side in x.shape[-2:])
-        if extra_h or extra_w:
-            x = F.pad(x, (0, extra_w, 0, extra_h), mode="replicate")
+        """Compute the deep map of normalized images [B, 3, H, W]: [B, C, H / patch, W / patch], rounded."""
+        height, width = (max(1, round(side / self.patch)) * self.patch for side in x.shape[-2:])
+        if (height, width) != tuple(x.shape[-2:]):
+            x = F.interpolate(x, (height, width), mode="bilinear", align_corners=False)
         maps = self.net.forward_intermediates(
             x, indices=[block - 1 for block in self.blocks], norm=True, stop_early=True, intermediates_only=True
         )
