@@ -64,7 +64,7 @@ class SeededTraining:
     def loss(self, objective: Callable[..., Tensor], step: int) -> Tensor:
         """Compute the loss of a step's batch and its gradient; the gate's seed depends on the step alone."""
         indices = [(8 * step + i) % len(self.data) for i in range(8)]
-        batch, draws, tags = (torch.stack(part) for part in zip(*(self.crops[0, i] for i in indices), strict=True))
+        batch, draws, tags, _ = (torch.stack(part) for part in zip(*(self.crops[0, i] for i in indices), strict=True))
         torch.manual_seed(step)
         images = finish_batch(batch, draws, self.recipe.transforms, torch.device(self.device))
         with torch.autocast(self.device, torch.bfloat16, enabled=self.half):

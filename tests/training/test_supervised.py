@@ -84,7 +84,7 @@ def test_mask_is_transformed_as_its_image(scale: tuple[float, float] | None) -> 
 
     data.images = MaskImages()  # type: ignore[assignment]
     for index in range(4):
-        crop, _, mask = images[0, index]
+        crop, _, mask, _ = images[0, index]
         assert crop.shape[1:] == mask.shape == (64, 64)
         assert mask.dtype == torch.uint8
         is_labeled = mask != IGNORE_LABEL

@@ -24,11 +24,13 @@ class Segmentation(NamedTuple):
         masks: Class masks, background first, [B, 1 + C, H, W].
         logits: Class scores per pixel at the network's stride: [B, 1 + C, h, w] with the background first for the
             method, [B, C, h, w] for CAM, which has no background score.
+        tokens: Last tokens of a vision transformer, [B, D, h, w]; None for other backbones.
     """
 
     scores: Tensor
     masks: Tensor
     logits: Tensor
+    tokens: Tensor | None = None
 
 
 class Network(nn.Module):

@@ -82,6 +82,8 @@ class ModelConfig(Settings):
     """Global Cue Injection (Eq. 11): true, false, or paper for the paper's formula; auto: if there is a gate."""
     width: int = Field(default=256, ge=16)
     """Channels of the ASPP and the decoder; fewer are faster and less accurate."""
+    background_score: float = 1.0
+    """Constant score of the background for single-stage; transformers, whose tokens see the whole image, need more."""
     background: float = Field(default=0.1, ge=0)
     """Constant background score of cam; a class must exceed it to win a pixel."""
     in_channels: int = Field(default=3, ge=1)

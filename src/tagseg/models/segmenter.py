@@ -68,22 +68,34 @@ class Segmenter(Network):
         """Batch norms of a fine-tuned backbone and of the ASPP, which keeps its initial statistics."""
         return (*super().frozen_norms(), *(batch_norms(self.aspp) if isinstance(self.aspp, ASPP) else ()))
 
-    def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:
+    def forward(self, x: Tensor, *, full_size: bool = True, deep: Tensor | None = None) -> Segmentation:
         """Segment normalized images.
 
         Args:
             x: Images, normalized by the backbone's mean and std, [B, C, H, W].
             full_size: Enlarge the masks to the images' size; training does not need it.
+            deep: Deep map of the backbone, where it is known and the backbone has no shallow one.
         """
-        logits = with_background(self._pixel_scores(x))
+        skip, deep = self._features(x, deep)
+        logits = with_background(self._pixel_scores(skip, deep), score=self.config.background_score)
         masks = logits.softmax(1)
-        return Segmentation(self._score(logits, masks), enlarge(masks, x.shape[-2:]) if full_size else masks, logits)
+        sized = enlarge(masks, x.shape[-2:]) if full_size else masks
+        return Segmentation(self._score(logits, masks), sized, logits, self._tokens(deep))
 
-    def _pixel_scores(self, x: Tensor) -> Tensor:
-        """Scores of the decoder's channels at stride 4, [B, C, h, w]."""
+    def _features(self, x: Tensor, deep: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Shallow and deep features of normalized images."""
         self._check_input(x)
-        skip, deep = self.backbone(x)
-        skip = skip if self.stem is None else self.stem(x)
+        if deep is None:
+            skip, deep = self.backbone(x)
+        return (skip if self.stem is None else self.stem(x)), deep
+
+    def _tokens(self, deep: Tensor) -> Tensor | None:
+        """Last tokens among the deep features of a vision transformer."""
+        channels = self.backbone.token_channels
+        return deep[:, -channels:] if channels else None
+
+    def _pixel_scores(self, skip: Tensor, deep: Tensor) -> Tensor:
+        """Scores of the decoder's channels at stride 4, [B, C, h, w]."""
         deep = self.fuse(self.aspp(deep), self.skip(skip))
         if self.gate is not None:
             shallow = self.shallow(skip, deep) if self.config.gci else self.shallow(skip)

@@ -44,9 +44,9 @@ class SupervisedSegmenter(Segmenter):
         """Batch norms of a fine-tuned backbone."""
         return Network.frozen_norms(self)
 
-    def forward(self, x: Tensor, *, full_size: bool = True) -> Segmentation:
+    def forward(self, x: Tensor, *, full_size: bool = True, deep: Tensor | None = None) -> Segmentation:
         """Segment normalized images, as `Segmenter.forward` does."""
-        return segmentation(self._pixel_scores(x), x.shape[-2:] if full_size else None)
+        return segmentation(self._pixel_scores(*self._features(x, deep)), x.shape[-2:] if full_size else None)
 
 
 class SmpEncoder(Backbone):

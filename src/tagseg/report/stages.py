@@ -70,7 +70,7 @@ def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
         if run.predictor.settings.background is not None:
             masks[:, 0] = run.predictor.settings.background
     elif run.makes_pseudo_labels:
-        refined = refine_masks_of(network_input, masks, settings) if run.refines else None
+        refined = refine_masks_of(network_input, masks, settings, tokens=out.tokens) if run.refines else None
         source = masks if refined is None else refined
         pseudo_label = threshold_masks(source, tags[None].to(device), network_input, settings)[0].cpu().numpy()
     return Stages(

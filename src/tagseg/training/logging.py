@@ -165,7 +165,7 @@ class TensorBoardWriter:
         network.train(was_training)
         panels = [images, _color(enlarge(out.masks, size).argmax(1), images)]
         if self._recipe.model.method == "single-stage":
-            refined = refine_masks_of(images, out.masks, self._recipe.pseudo_labels)
+            refined = refine_masks_of(images, out.masks, self._recipe.pseudo_labels, tokens=out.tokens)
             panels.append(_color(enlarge(refined, size).argmax(1), images))
             panels.append(_color(threshold_masks(refined, labels, images, self._recipe.pseudo_labels), images))
         return torch.cat(panels, dim=-1).cpu()

@@ -7,6 +7,7 @@ accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,21 @@ from tagseg.training.distributed import (
     iterate,
     stop_signals,
 )
+from tagseg.training.features import FeatureCache
 from tagseg.training.logging import MetricsLog, ProgressDisplay
 from tagseg.training.objective import Losses, TagObjective
 from tagseg.training.optimizer import MovingAverage, Schedule, build_optimizer
 from tagseg.training.recipe import Recipe, TrainingSettings
 from tagseg.training.sampler import ResumableBatchSampler
 from tagseg.training.supervised import MaskObjective, Objective
-from tagseg.training.transforms import TrainingImages, ValidationImages, finish_batch, seed_for
+from tagseg.training.transforms import (
+    RandomFlips,
+    TrainingImages,
+    ValidationImages,
+    WholeImages,
+    finish_batch,
+    seed_for,
+)
 from tagseg.training.validation import Validation, validate
 
 STEPS_BETWEEN_LOGS = 10
@@ -89,13 +98,16 @@ def train_network(
         torch.random.fork_rng(devices=[accelerator.device] if accelerator.device.type == "cuda" else []),
         cudnn_benchmark(True),  # all crops have one size
         stop_signals() as stop,
+        ExitStack() as stack,
         explain_out_of_memory("lower training.batch_size or transforms.crop, or raise training.gradient_accumulation"),
     ):
         device, is_main = accelerator.device, accelerator.is_main_process
         network.to(memory_format=torch.channels_last)  # the fastest layout of convolutions, on CPU and GPU
         network.to(device)
         optimizer = build_optimizer(network, settings, device)
-        average = MovingAverage(network, settings.ema) if settings.ema and is_main else None
+        uses_teacher = recipe.pseudo_labels.teacher == "ema"
+        average = MovingAverage(network, settings.ema) if settings.ema and (is_main or uses_teacher) else None
+        teacher = average.network if average is not None and uses_teacher else None
         final = network if average is None else average.network  # what is validated, and becomes the model
         state = load_checkpoint(out, network, optimizer, None if average is None else final) or TrainState()
         state.sessions += 1
@@ -109,10 +121,16 @@ def train_network(
             process=accelerator.process_index,
         )
         sampler.start = state.step
+        cache = None
+        if state.step < sampler.steps and _caches_features(recipe, network, accelerator.num_processes):
+            cache = stack.enter_context(FeatureCache(network, flip=recipe.transforms.flip, folder=out))
+            if not cache.fill(WholeImages(train, recipe.transforms.crop), workers=workers, quiet=not progress):
+                cache = None
+        train_images = TrainingImages if cache is None else RandomFlips
         train_batches = DataLoader(
-            TrainingImages(train, recipe.transforms, settings.seed, train_masks),
+            train_images(train, recipe.transforms, settings.seed, train_masks),
             batch_sampler=sampler,
-            num_workers=workers,
+            num_workers=workers if cache is None else 0,
             pin_memory=device.type == "cuda",
             worker_init_fn=ignore_signals,
         )
@@ -128,6 +146,8 @@ def train_network(
             # The share of a batch on one GPU is too small for batch statistics.
             convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
         network.train()
+        if teacher is not None:
+            teacher.eval()
         model: torch.nn.Module = network
         if _compiles(settings, sampler.steps, device):
             # A CUDA graph takes the launches off the host, which a GPU would wait for. It needs one process, and
@@ -153,16 +173,17 @@ def train_network(
                 display.print(f"Resuming from step {state.step} of {sampler.steps}")
             while state.step < sampler.steps:
                 epoch = state.step // sampler.steps_per_epoch  # from 0
-                objective = _objective(recipe, epoch, network.config.num_classes)
+                objective = _objective(recipe, epoch, network.config.num_classes, teacher)
                 # Randomness in the network depends on the step alone, so that a checkpoint need not store its state.
                 torch.manual_seed(seed_for(settings.seed, state.step, accelerator.process_index))
                 schedule.set_step(state.step)
                 for _ in range(settings.gradient_accumulation):
-                    crops, jitter_draws, targets = _next_batch(batches)
+                    crops, jitter_draws, targets, origins = _next_batch(batches)
+                    crops, deep = (crops, None) if cache is None else cache.read(origins)
                     with accelerator.accumulate(model):
                         with accelerator.autocast():
                             images = finish_batch(crops, jitter_draws, recipe.transforms, device)
-                            losses = objective.losses(model, images, targets, normalize=network.normalize)
+                            losses = objective.losses(model, images, targets, normalize=network.normalize, deep=deep)
                         accelerator.backward(losses.total)
                         prepared_optimizer.step()
                         prepared_optimizer.zero_grad()
@@ -241,13 +262,13 @@ def _next_batch(batches: Iterator[Any]) -> Any:
         raise DataError(message) from None
 
 
-def _objective(recipe: Recipe, epoch: int, num_classes: int) -> Objective:
+def _objective(recipe: Recipe, epoch: int, num_classes: int, teacher: Network | None) -> Objective:
     """Objective of an epoch, counted from 0; the first epochs, and CAM, are trained on image-level labels alone."""
     if recipe.model.method == "supervised":
         return MaskObjective(num_classes)
     if recipe.model.method == "cam" or epoch < recipe.training.classification_epochs:
         return TagObjective(None)
-    return TagObjective(recipe.pseudo_labels)
+    return TagObjective(recipe.pseudo_labels, teacher)
 
 
 def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) -> bool:
@@ -256,6 +277,14 @@ def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) 
     if recipe.model.method == "single-stage" and epoch <= classification_epochs < recipe.training.epochs:
         return False
     return recipe.validation.checkpoint == "last" or result.loss < state.model_loss
+
+
+def _caches_features(recipe: Recipe, network: Network, num_processes: int) -> bool:
+    """Whether the deep maps of the training images are computed once: of a frozen backbone, and in one process."""
+    requested = recipe.training.cache_features
+    if requested is True and not network.backbone.is_frozen:
+        raise ConfigError("training.cache_features needs a frozen vision transformer: set model.trainable_blocks to 0")
+    return bool(requested) and network.backbone.is_frozen and recipe.transforms.only_flips and num_processes == 1
 
 
 def _compiles(settings: TrainingSettings, steps: int, device: torch.device) -> bool:

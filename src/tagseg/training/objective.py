@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
+from tagseg.refine.tokens import random_walk
 from tagseg.training.losses import classification_loss, image_losses
 from tagseg.training.pseudo_labels import UNLABELED, confident_pixels
 from tagseg.training.recipe import PseudoLabelSettings
@@ -65,6 +66,8 @@ def compute_losses(
     *,
     normalize: Callable[[Tensor], Tensor],
     settings: PseudoLabelSettings | None,
+    deep: Tensor | None = None,
+    teacher: nn.Module | None = None,
 ) -> Losses:
     """Run a network on a batch and compute its losses.
 
@@ -74,13 +77,18 @@ def compute_losses(
         labels: Labels of the images.
         normalize: `Network.normalize`, which a wrapper does not have.
         settings: Settings of the pseudo labels; None trains on the image-level labels alone.
+        deep: Deep maps of the backbone, where they are known.
+        teacher: Network whose masks become pseudo labels, in evaluation mode; by default the one in training.
     """
-    out: Segmentation = network(normalize(images), full_size=False)
+    inputs, features = normalize(images), {} if deep is None else {"deep": deep}
+    out: Segmentation = network(inputs, full_size=False, **features)
     classification = classification_loss(out.scores, labels.labels)
     if settings is None:
         zero = torch.zeros_like(classification)
         return Losses(classification, classification, zero, zero, out.scores)
-    pseudo = batch_pseudo_labels(images, out.masks, labels, settings)
+    with torch.no_grad():
+        taught: Segmentation = out if teacher is None else teacher(inputs, full_size=False, **features)
+    pseudo = batch_pseudo_labels(images, taught.masks, labels, settings, tokens=taught.tokens)
     losses = image_losses(out.logits, pseudo, labels.labels, weighting=settings.weighting)
     segmentation = losses.sum() if settings.weighting == "paper" else losses.mean()
     total = classification + settings.loss_weight * segmentation
@@ -88,10 +96,17 @@ def compute_losses(
 
 
 @torch.no_grad()
-def batch_pseudo_labels(images: Tensor, masks: Tensor, labels: BatchLabels, settings: PseudoLabelSettings) -> Tensor:
+def batch_pseudo_labels(
+    images: Tensor,
+    masks: Tensor,
+    labels: BatchLabels,
+    settings: PseudoLabelSettings,
+    *,
+    tokens: Tensor | None = None,
+) -> Tensor:
     """Pseudo labels of a batch, [B, H, W]; only the masks of each image's classes are refined."""
     needed = masks.gather(1, labels.channels[..., None, None].expand(-1, -1, *masks.shape[-2:]))
-    refined = refine_masks_of(images, needed, settings, present=F.pad(labels.present, (1, 0), value=1))
+    refined = refine_masks_of(images, needed, settings, tokens=tokens, present=F.pad(labels.present, (1, 0), value=1))
     positions = threshold_masks(refined, labels.present, images, settings)
     # From the position among an image's channels to the class.
     classes = labels.channels.gather(1, positions.clamp_min(0).flatten(1)).view_as(positions)
@@ -112,7 +127,12 @@ def threshold_masks(refined: Tensor, labels: Tensor, images: Tensor, settings: P
 
 @torch.no_grad()
 def refine_masks_of(
-    images: Tensor, masks: Tensor, settings: PseudoLabelSettings, *, present: Tensor | None = None
+    images: Tensor,
+    masks: Tensor,
+    settings: PseudoLabelSettings,
+    *,
+    tokens: Tensor | None = None,
+    present: Tensor | None = None,
 ) -> Tensor:
     """Refine masks at their own resolution, as a recipe says.
 
@@ -120,8 +140,12 @@ def refine_masks_of(
         images: Images in [0, 1], [B, 3, H, W]; reduced to the masks' size.
         masks: Masks, [B, K, h, w].
         settings: Settings of the refinement.
+        tokens: Tokens of a vision transformer, [B, D, h, w], for the random walk.
         present: Masks that are needed, [B, K]; the others may stay as they are.
     """
+    if settings.walk_steps and tokens is not None:
+        walked = random_walk(masks, tokens, temperature=settings.walk_temperature, steps=settings.walk_steps)
+        masks = F.interpolate(walked, masks.shape[-2:], mode="bilinear", align_corners=False)
     if settings.refine == "none":
         return masks
     small = F.interpolate(images, size=masks.shape[-2:], mode="bilinear", align_corners=True)
@@ -141,16 +165,26 @@ class TagObjective:
 
     Attributes:
         settings: Settings of the pseudo labels; None trains on the image-level labels alone.
+        teacher: Network whose masks become pseudo labels; by default the one in training.
     """
 
     settings: PseudoLabelSettings | None
+    teacher: nn.Module | None = None
 
     def losses(
-        self, network: nn.Module, images: Tensor, targets: Tensor, *, normalize: Callable[[Tensor], Tensor]
+        self,
+        network: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        normalize: Callable[[Tensor], Tensor],
+        deep: Tensor | None = None,
     ) -> Losses:
         """Losses of a batch; the targets are labels, [B, C], on the CPU."""
         labels = BatchLabels.on_device(targets, images.device)
-        return compute_losses(network, images, labels, normalize=normalize, settings=self.settings)
+        return compute_losses(
+            network, images, labels, normalize=normalize, settings=self.settings, deep=deep, teacher=self.teacher
+        )
 
     def labels(self, targets: Tensor) -> Tensor:
         """Image-level labels of the targets, [B, C]."""

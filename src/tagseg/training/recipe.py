@@ -43,6 +43,11 @@ class TransformSettings(Settings):
         """Whether colors are changed."""
         return any((self.brightness, self.contrast, self.saturation, self.hue))
 
+    @property
+    def only_flips(self) -> bool:
+        """Whether nothing but flips is random: every crop is the whole image or its mirror image."""
+        return self.area == (1.0, 1.0) and self.scale is None and not self.jitters
+
 
 class TrainingSettings(Settings):
     """Optimization; the paper's is SGD with a constant learning rate."""
@@ -67,6 +72,8 @@ class TrainingSettings(Settings):
     """First steps, over which the learning rate grows from 0."""
     ema: float = Field(default=0.0, ge=0, lt=1)
     """Decay of an exponential moving average of the weights, which is the model then; 0 for none."""
+    cache_features: bool | Literal["auto"] = "auto"
+    """Compute the features of a frozen backbone once per image: true, false, or auto, if only flips are random."""
     weight_decay: float = Field(default=5e-4, ge=0)
     """Weight decay; biases have none."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -80,6 +87,12 @@ class TrainingSettings(Settings):
 class PseudoLabelSettings(Settings):
     """Pseudo labels from the network's masks (Sec. 3.3)."""
 
+    teacher: Literal["network", "ema"] = "network"
+    """Network whose masks become pseudo labels: the one in training, or its moving average (training.ema)."""
+    walk_steps: int = Field(default=0, ge=0)
+    """Steps of a random walk of masks between similar tokens of a vision transformer, before PAMR; 0 for none."""
+    walk_temperature: float = Field(default=0.1, gt=0)
+    """Temperature of the similarities of tokens; lower values walk between more similar tokens only."""
     refine: Literal["pamr", "none"] = "pamr"
     """Refinement of masks: pamr, which aligns them with image edges, or none."""
     dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(1, 2, 4, 8, 12, 24), min_length=1)
@@ -141,6 +154,21 @@ class Recipe(Settings):
         for name in SET_BY_BUILDING:
             if getattr(self.model, name) != ModelConfig.model_fields[name].default:
                 raise ConfigError(f"model.{name} comes with the data or the weights and cannot be set in a recipe")
+        return self
+
+    @model_validator(mode="after")
+    def _check_teacher(self) -> Self:
+        if self.pseudo_labels.teacher == "ema" and not self.training.ema:
+            raise ConfigError("pseudo_labels.teacher=ema needs a moving average of the weights: set training.ema")
+        return self
+
+    @model_validator(mode="after")
+    def _check_cache(self) -> Self:
+        if self.training.cache_features is True and not self.transforms.only_flips:
+            raise ConfigError(
+                "training.cache_features needs whole images: set transforms.area to [1, 1] and brightness, contrast, "
+                "saturation and hue to 0"
+            )
         return self
 
     @classmethod

@@ -24,11 +24,22 @@ class Objective(Protocol):
     """What a network learns: losses of its batches."""
 
     def losses(
-        self, network: nn.Module, images: Tensor, targets: Tensor, *, normalize: Callable[[Tensor], Tensor]
+        self,
+        network: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        normalize: Callable[[Tensor], Tensor],
+        deep: Tensor | None = None,
     ) -> Losses:
         """Run a network, or a wrapper of it, on images in [0, 1], [B, 3, H, W], and compute its losses.
 
-        The targets are on the CPU; `normalize` is the network's, which a wrapper does not have.
+        Args:
+            network: Network, or a wrapper of it.
+            images: Images in [0, 1], [B, 3, H, W].
+            targets: Labels or masks, on the CPU.
+            normalize: `Network.normalize`, which a wrapper does not have.
+            deep: Deep maps of the backbone, where they are known.
         """
 
     def labels(self, targets: Tensor) -> Tensor:
@@ -49,11 +60,18 @@ class MaskObjective:
     num_classes: int
 
     def losses(
-        self, network: nn.Module, images: Tensor, targets: Tensor, *, normalize: Callable[[Tensor], Tensor]
+        self,
+        network: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        normalize: Callable[[Tensor], Tensor],
+        deep: Tensor | None = None,
     ) -> Losses:
         """Losses of a batch; a batch without a labeled pixel has the loss 0."""
         masks = targets.to(images.device, non_blocking=True).long()
-        out: Segmentation = network(normalize(images), full_size=False)
+        features = {} if deep is None else {"deep": deep}
+        out: Segmentation = network(normalize(images), full_size=False, **features)
         logits = enlarge_in_training(out.logits, masks.shape[-2:])
         is_labeled = masks != IGNORE_LABEL
         loss = F.cross_entropy(logits, masks, ignore_index=IGNORE_LABEL, reduction="sum") / is_labeled.sum().clamp_min(

@@ -30,11 +30,17 @@ def seed_for(*numbers: int) -> int:
     return state % 2**63
 
 
-class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Crops, uint8 [3, crop, crop], the parameters of their color jitter, [2, 4], and their targets.
+class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor, Tensor]]):
+    """Crops, uint8 [3, crop, crop], the parameters of their color jitter, [2, 4], their targets and their origin.
 
     The target of an image is its labels, [C], or with `masks` its mask, transformed as the image is, [crop, crop]. The
-    index is (epoch, position).
+    origin is the position of the image and whether it is mirrored, int64 [2]. The index is (epoch, position).
+
+    Args:
+        data: Images with their labels.
+        settings: Settings of the transforms.
+        seed: Random seed of the run.
+        masks: Masks of the images, if they are the targets.
     """
 
     def __init__(
@@ -44,29 +50,76 @@ class TrainingImages(Dataset[tuple[Tensor, Tensor, Tensor]]):
         self.masks = masks
         self.settings = settings
         self.seed = seed
-        crop: v2.Transform = (
+        self.transform: v2.Transform = (
             v2.RandomResizedCrop(
                 settings.crop, scale=settings.area, interpolation=InterpolationMode.BICUBIC, antialias=True
             )
             if settings.scale is None
             else RandomScaledCrop(settings.crop, settings.scale)
         )
-        self.transform = v2.Compose([crop, v2.RandomHorizontalFlip(0.5 if settings.flip else 0.0)])
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         epoch, position = index
         # Resizing is fastest on channels-last memory, which files decode to.
         image = torch.from_numpy(self.data.images.read(position)).permute(2, 0, 1)
         mask = None if self.masks is None else _mask_of(self.masks, self.data.image_ids[position], image)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_for(self.seed, epoch, position))
-            if mask is None:
-                return self.transform(image), draw_jitter(self.settings), self.data.labels[position]
-            crop, mask = self.transform(image, mask)
-            return crop, draw_jitter(self.settings), mask.as_subclass(Tensor)
+            parts = [self.transform(image)] if mask is None else self.transform(image, mask)
+            is_mirrored = self.settings.flip and bool(torch.rand(1) < 0.5)
+            crop, *masks = (part.flip(-1) if is_mirrored else part for part in parts)
+            target = masks[0].as_subclass(Tensor) if masks else self.data.labels[position]
+            return crop, draw_jitter(self.settings), target, torch.tensor([position, is_mirrored])
+
+
+class RandomFlips(Dataset[tuple[Tensor, Tensor, Tensor, Tensor]]):
+    """Targets and origins as of `TrainingImages`, for whole images that a `FeatureCache` has; the rest is empty.
+
+    Args:
+        data: Images with their labels.
+        settings: Settings of the transforms, of which only flips are used.
+        seed: Random seed of the run.
+        masks: Masks of the images, if they are the targets.
+    """
+
+    def __init__(
+        self, data: ImageDataset, settings: TransformSettings, seed: int, masks: MaskDataset | None = None
+    ) -> None:
+        self.data, self.settings, self.seed, self.masks = data, settings, seed, masks
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        epoch, position = index
+        generator = torch.Generator().manual_seed(seed_for(self.seed, epoch, position))
+        is_mirrored = self.settings.flip and bool(torch.rand(1, generator=generator) < 0.5)
+        if self.masks is None:
+            target = self.data.labels[position]
+        else:
+            mask = torch.from_numpy(self.masks[self.data.image_ids[position]])[None]
+            side = [self.settings.crop, self.settings.crop]
+            target = F.resize(mask, side, interpolation=InterpolationMode.NEAREST)[0]
+            target = target.flip(-1) if is_mirrored else target
+        return torch.empty(0), torch.empty(0), target, torch.tensor([position, is_mirrored])
+
+
+class WholeImages(Dataset[Tensor]):
+    """Whole images resized to the crop, uint8 [3, crop, crop], for a `FeatureCache`."""
+
+    def __init__(self, data: ImageDataset, crop: int) -> None:
+        self.data, self.crop = data, crop
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = torch.from_numpy(self.data.images.read(index)).permute(2, 0, 1)
+        side = [self.crop, self.crop]
+        return F.resize(image, side, interpolation=InterpolationMode.BICUBIC, antialias=True)  # type: ignore[no-any-return]
 
 
 class ValidationImages(Dataset[tuple[Tensor, Tensor]]):
