@@ -113,3 +113,10 @@ def test_cache_is_refused_where_the_backbone_learns(tmp_path: Path) -> None:
 def test_teacher_needs_a_moving_average() -> None:
     with pytest.raises(ConfigError, match=r"set training\.ema"):
         small_recipe("pseudo_labels.teacher=ema")
+
+
+def test_recipe_dinov2_computes_its_features_once() -> None:
+    recipe = Recipe.load("dinov2", ["model.pretrained=false"])
+    network = tagseg.build_model(recipe.model.backbone, 20, width=16, pretrained=False, trainable_blocks=0)
+    assert recipe.transforms.only_flips
+    assert network.backbone.is_frozen

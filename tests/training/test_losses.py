@@ -72,7 +72,16 @@ def test_paper_weighting_counts_labeled_pixels() -> None:
     assert per_image.sum().item() == pytest.approx(paper.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("weighting", ["reference", "paper"])
+def test_pixels_weighting_is_the_plain_cross_entropy() -> None:
+    logits, pseudo = torch.randn(3, 3, 4, 5), torch.randint(-1, 3, (3, 8, 10))
+    enlarged = F.interpolate(logits, size=(8, 10), mode="bilinear", align_corners=True)
+    expected = F.cross_entropy(enlarged, pseudo, ignore_index=tagseg.UNLABELED)
+    labels = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    loss = tagseg.self_supervised_loss(logits, pseudo, labels, weighting="pixels")
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("weighting", ["reference", "paper", "pixels"])
 def test_gradient_is_zero_if_all_pixels_are_ignored(weighting: str) -> None:
     logits = (1e4 * torch.randn(2, 3, 4, 4)).requires_grad_()
     pseudo = torch.full((2, 8, 8), tagseg.UNLABELED)

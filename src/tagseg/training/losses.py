@@ -8,7 +8,7 @@ from tagseg._checks import require_shape
 from tagseg.errors import unknown_name
 from tagseg.training.pseudo_labels import UNLABELED, check_labels
 
-WEIGHTINGS = ("reference", "paper")
+WEIGHTINGS = ("reference", "paper", "pixels")
 
 # Eq. 6: the mean over classes and images of the binary cross-entropy of the scores.
 classification_loss = F.multilabel_soft_margin_loss
@@ -17,7 +17,7 @@ classification_loss = F.multilabel_soft_margin_loss
 def self_supervised_loss(
     logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str = "reference", reduction: str = "mean"
 ) -> Tensor:
-    """Class-balanced cross-entropy of pixel scores with pseudo labels (Supp. B.2).
+    """Cross-entropy of pixel scores with pseudo labels, class-balanced as in Supp. B.2, or plain.
 
     The loss of a pixel is weighted by the share of labeled pixels of other classes, so that a large background does
     not outweigh a small object. An image whose classes, with the background, do not all have a pixel, or that has a
@@ -28,18 +28,22 @@ def self_supervised_loss(
         pseudo: Result of `pseudo_labels`, [B, H, W].
         labels: Image-level labels, 0 or 1, [B, C].
         weighting: `reference` averages over the images, as the published code does; `paper` weights images by their
-            number of labeled pixels.
+            number of labeled pixels; `pixels` is the plain cross-entropy, in which all labeled pixels of the batch have
+            the same weight, whatever their class and image.
         reduction: `mean` returns one number; `none` returns a value for each image, whose mean (`reference`) or sum
-            (`paper`) it is.
+            (`paper` and `pixels`) it is.
 
     Returns:
         The loss, a scalar or [B].
     """
     _check(logits, pseudo, labels, weighting, reduction)
     losses = image_losses(logits, pseudo.long(), labels, weighting=weighting)
-    if reduction == "none":
-        return losses
-    return losses.sum() if weighting == "paper" else losses.mean()
+    return losses if reduction == "none" else reduce_losses(losses, weighting)
+
+
+def reduce_losses(losses: Tensor, weighting: str) -> Tensor:
+    """Loss of a batch from `image_losses`."""
+    return losses.mean() if weighting == "reference" else losses.sum()
 
 
 def image_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str) -> Tensor:
@@ -47,6 +51,9 @@ def image_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: s
     classes = torch.arange(logits.shape[1], device=pseudo.device)[:, None]
     counts = (pseudo.flatten(1)[:, None] == classes).sum(-1)
     labeled = counts.sum(1, keepdim=True)
+    if weighting == "pixels":
+        losses = enlarged_cross_entropy(logits, pseudo, torch.ones_like(counts, dtype=logits.dtype))
+        return losses * pseudo[0].numel() / labeled.sum().clamp_min(1)
     class_weights = (labeled - counts) / (1 + labeled)
     complete = ((counts > 0) == F.pad(labels, (1, 0), value=1).bool()).all(1)
 

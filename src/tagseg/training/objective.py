@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
 from tagseg.refine.tokens import random_walk
-from tagseg.training.losses import classification_loss, image_losses
+from tagseg.training.losses import classification_loss, image_losses, reduce_losses
 from tagseg.training.pseudo_labels import UNLABELED, confident_pixels
 from tagseg.training.recipe import PseudoLabelSettings
 
@@ -90,7 +90,7 @@ def compute_losses(
         taught: Segmentation = out if teacher is None else teacher(inputs, full_size=False, **features)
     pseudo = batch_pseudo_labels(images, taught.masks, labels, settings, tokens=taught.tokens)
     losses = image_losses(out.logits, pseudo, labels.labels, weighting=settings.weighting)
-    segmentation = losses.sum() if settings.weighting == "paper" else losses.mean()
+    segmentation = reduce_losses(losses, settings.weighting)
     total = classification + settings.loss_weight * segmentation
     return Losses(total, classification, segmentation, (losses > 0).float().mean(), out.scores)
 

@@ -107,8 +107,8 @@ class PseudoLabelSettings(Settings):
     """Share of its mask's maximum that a pixel of the background must exceed."""
     min_threshold: float = Field(default=0.2, ge=0, le=1)
     """Lower bound of both thresholds."""
-    weighting: Literal["reference", "paper"] = "reference"
-    """Weights of images in the loss: equal (reference), or by their number of labeled pixels (paper)."""
+    weighting: Literal["reference", "paper", "pixels"] = "reference"
+    """Weights in the loss: by class, with equal images (reference) or by their pixels (paper); pixels: all equal."""
     loss_weight: float = Field(default=1.0, ge=0)
     """Weight of the segmentation loss."""
 
