@@ -57,6 +57,7 @@ class Segmenter(Network):
             nn.Dropout(0.1),
             nn.Conv2d(width, config.num_classes + self.learns_background, 1),
         )
+        self._token_channels = backbone.token_channels
         self._pool = POOLINGS[config.pooling]
         self._penalty = build_penalty(config.penalty, p=config.penalty_p, lam=config.penalty_lambda)
         for name, module in self.named_modules():
@@ -91,8 +92,7 @@ class Segmenter(Network):
 
     def _tokens(self, deep: Tensor) -> Tensor | None:
         """Last tokens among the deep features of a vision transformer."""
-        channels = self.backbone.token_channels
-        return deep[:, -channels:] if channels else None
+        return deep[:, -self._token_channels :] if self._token_channels else None
 
     def _pixel_scores(self, skip: Tensor, deep: Tensor) -> Tensor:
         """Scores of the decoder's channels at stride 4, [B, C, h, w]."""
