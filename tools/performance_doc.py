@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from tagseg.benchmarks.report import Report, growth_lines, machine_line, table_cells
+from tagseg.benchmarks.report import Report, growth_lines, machine_line, score_cells, table_cells
 from tagseg.benchmarks.timing import Growth
 from tagseg.errors import DataError
 from tagseg.reproduction.tables import markdown_table, wrap
@@ -56,11 +56,12 @@ def read_reports(file: Path) -> list[Report]:
 def report_markdown(report: Report) -> str:
     """Format a report as Markdown."""
     parts = []
-    for table in report.measurements.tables:
-        header, *rows = table_cells(table)
-        parts += [f"**{table.title}**", markdown_table(header, rows)]
-        if table.note:
-            parts.append(wrap(table.note))
+    tables = [(table.title, table_cells(table), table.note) for table in report.measurements.tables]
+    tables += [(table.title, score_cells(table), table.note) for table in report.measurements.scores]
+    for title, (header, *rows), note in tables:
+        parts += [f"**{title}**", markdown_table(header, rows)]
+        if note:
+            parts.append(wrap(note))
     growths = list(growth_lines(report.measurements.growths))
     if growths:
         parts.append("\n".join(f"- {line}" for line in growths))

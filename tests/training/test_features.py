@@ -12,6 +12,7 @@ from tagseg.data import shapes
 from tagseg.errors import ConfigError, Interrupted
 from tagseg.models import Network
 from tagseg.models.serialization import MODEL_FILE
+from tagseg.training.distributed import StopRequest
 from tagseg.training.features import FeatureCache
 from tagseg.training.recipe import Recipe
 from tagseg.training.transforms import WholeImages
@@ -47,7 +48,7 @@ def deep_maps(network: Network, images: Tensor) -> Tensor:
 def test_maps_are_those_of_the_images_and_their_mirror_images(network: Network, tmp_path: Path) -> None:
     images = WholeImages(shapes(5, size=64), 48)
     with FeatureCache(network, flip=True, folder=tmp_path) as cache:
-        assert cache.fill(images, workers=0, quiet=True)
+        assert cache.fill(images, workers=0, stop=StopRequest(), quiet=True)
         cached, maps = cache.read(torch.tensor([[3, 0], [1, 1]]))
     expected = torch.stack([images[3], images[1].flip(-1)])
     assert torch.equal(cached, expected)
@@ -61,10 +62,20 @@ def test_a_full_disk_leaves_the_features_to_every_step(
     free = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
     with caplog.at_level(logging.WARNING), FeatureCache(network, flip=True, folder=tmp_path) as cache:
-        assert not cache.fill(WholeImages(shapes(5, size=64), 48), workers=0, quiet=True)
+        assert not cache.fill(WholeImages(shapes(5, size=64), 48), workers=0, stop=StopRequest(), quiet=True)
     assert "No room" in caplog.text
     trained = run(tmp_path / "run", frozen_recipe())
     assert torch.isfinite(trained.get_parameter("decoder.0.weight")).all()
+
+
+def test_features_stop_when_asked_to(network: Network, tmp_path: Path) -> None:
+    stop = StopRequest()
+    stop.received = True
+    with (
+        FeatureCache(network, flip=True, folder=tmp_path) as cache,
+        pytest.raises(Interrupted, match="stopped while computing features; run the same command again"),
+    ):
+        cache.fill(WholeImages(shapes(5, size=64), 48), workers=0, stop=stop, quiet=True)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="sums on a GPU have no fixed order")

@@ -14,8 +14,9 @@ from rich.progress import track
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from tagseg.errors import Interrupted
 from tagseg.models import Network
-from tagseg.training.distributed import ignore_signals, iterate
+from tagseg.training.distributed import StopRequest, ignore_signals, iterate
 
 _BATCH = 32
 _MAX_SHARE = 0.7  # of the free memory of a GPU, or of the free disk
@@ -41,22 +42,28 @@ class FeatureCache:
         self._images, self._maps = torch.empty(0), torch.empty(0)
         self._file: tempfile.TemporaryDirectory[str] | None = None
 
-    def fill(self, images: "Dataset[Tensor]", *, workers: int, quiet: bool) -> bool:
+    def fill(self, images: "Dataset[Tensor]", *, workers: int, stop: StopRequest, quiet: bool) -> bool:
         """Compute the maps of all images, unless there is no room for them.
 
         Args:
             images: Training images in the order of their positions, uint8 [3, S, S].
             workers: Number of data workers.
+            stop: Whether the run was asked to stop.
             quiet: Do not show the progress.
 
         Returns:
             Whether there was room.
+
+        Raises:
+            Interrupted: A signal asked the run to stop.
         """
         count, first = len(images), 0  # type: ignore[arg-type]
         loader = DataLoader(images, _BATCH, num_workers=workers, worker_init_fn=ignore_signals)
         console = Console(stderr=True)
         with iterate(loader) as batches:
             for batch in track(batches, "Computing features", len(loader), console=console, disable=quiet):
+                if stop.received:
+                    raise Interrupted("stopped while computing features", "run the same command again to start over")
                 maps = torch.stack([self._compute(view) for view in (batch, batch.flip(-1))[: self._num_views]], 1)
                 if first == 0 and not self._allocate(count, batch, maps):
                     return False

@@ -124,7 +124,8 @@ def train_network(
         cache = None
         if state.step < sampler.steps and _caches_features(recipe, network, accelerator.num_processes):
             cache = stack.enter_context(FeatureCache(network, flip=recipe.transforms.flip, folder=out))
-            if not cache.fill(WholeImages(train, recipe.transforms.crop), workers=workers, quiet=not progress):
+            images = WholeImages(train, recipe.transforms.crop)
+            if not cache.fill(images, workers=workers, stop=stop, quiet=not progress):
                 cache = None
         train_images = TrainingImages if cache is None else RandomFlips
         train_batches = DataLoader(
@@ -182,8 +183,8 @@ def train_network(
                     crops, deep = (crops, None) if cache is None else cache.read(origins)
                     with accelerator.accumulate(model):
                         with accelerator.autocast():
-                            images = finish_batch(crops, jitter_draws, recipe.transforms, device)
-                            losses = objective.losses(model, images, targets, normalize=network.normalize, deep=deep)
+                            batch = finish_batch(crops, jitter_draws, recipe.transforms, device)
+                            losses = objective.losses(model, batch, targets, normalize=network.normalize, deep=deep)
                         accelerator.backward(losses.total)
                         prepared_optimizer.step()
                         prepared_optimizer.zero_grad()
