@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tagseg.benchmarks.report import Report, measure
-from tagseg.benchmarks.timing import Growth, Measurements, Row, Table
+from tagseg.benchmarks.timing import Growth, Measurements, Row, ScoreTable, Table
 from tagseg.errors import DataError
 from tools.performance_doc import fill, plot_growth, read_reports, report_markdown
 
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 MEASUREMENTS = Measurements(
     (Table("a job", (Row("slow", 0.5, 2**20), Row("fast", 0.001, 2**10, images=None)), note="on one thread"),),
     (Growth("a job", "pixels", ((10.0, 0.1), (100.0, 1.0)), 1.0),),
+    (ScoreTable("accuracy", ("first", "second"), (("small", (51.26, 49.0)),)),),
 )
 
 
@@ -26,13 +27,14 @@ def test_document_has_the_committed_results() -> None:
     document, results = ROOT / "docs" / "performance.md", ROOT / "results" / "performance"
     assert fill(document.read_text(), results) == document.read_text()
     benchmarks = {report.benchmark for file in results.glob("*.json") for report in read_reports(file)}
-    assert benchmarks == {"pamr", "crf", "train", "predict", "evaluate"}
+    assert benchmarks == {"pamr", "crf", "train", "predict", "evaluate", "sizes"}
 
 
 def test_markdown_has_speedup_memory_growth_and_versions(report: Report) -> None:
     markdown = report_markdown(report)
     assert "| fast    |   1 ms |  500.00 |  1 KiB |" in markdown
     assert "power 1.00" in markdown
+    assert "| small   |  51.3 |   49.0 |" in markdown
     assert report.versions["torch"] in markdown
 
 
