@@ -24,7 +24,12 @@ REPLACED = {
     r"\bsee `load`, as for\b": "Device, as in `load`.",
     r"\bof one's own\b": "your own",
 }
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 TEXTS = [
     *DOCUMENTS,
     ROOT / "src" / "tagseg" / "default" / "README.md",
