@@ -43,7 +43,7 @@ def fill(document: str, results: Path) -> str:
 
     def generate(name: str) -> str:
         if name in run_tables:
-            return run_tables[name](results, RUNS)
+            return run_tables[name](results, [run for run in RUNS if (results / run).is_dir()])
         if name not in TABLES:
             raise unknown_name("table", name, [*TABLES, *run_tables])
         return paper_table(TABLES[name], results)
@@ -116,8 +116,7 @@ def _training_costs(run: Path) -> list[str]:
     if not steps or not (run / CONFIG_FILE).is_file():
         return [MISSING] * 6
     recipe = Recipe.parse(read_config(run)["recipe"])
-    cam = recipe.model.method == "cam"
-    classification_epochs = recipe.training.epochs if cam else recipe.training.classification_epochs
+    classification_epochs = _classification_epochs(recipe)
     memory = [line["gpu_gib"] for line in steps if "gpu_gib" in line]
     return [
         f"{steps[-1]['epoch']} of {recipe.training.epochs}",
@@ -129,9 +128,15 @@ def _training_costs(run: Path) -> list[str]:
     ]
 
 
+def _classification_epochs(recipe: Recipe) -> int:
+    """Return the number of first epochs that train no masks."""
+    epochs = {"cam": recipe.training.epochs, "supervised": 0}
+    return epochs.get(recipe.model.method, recipe.training.classification_epochs)
+
+
 def _mask_validations(metrics: Metrics, recipe: Recipe) -> Metrics:
-    """Select the validations of epochs that train masks, which all of CAM's do: the candidates for the model."""
-    first = 0 if recipe.model.method == "cam" else recipe.training.classification_epochs
+    """Select the validations that are candidates for the model: of epochs that train masks, and all of CAM's."""
+    first = 0 if recipe.model.method == "cam" else _classification_epochs(recipe)
     return [line for line in metrics if line["kind"] == "validation" and line["epoch"] > first]
 
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import tagseg
 from tagseg.cli import app, main
 from tagseg.predict import write_settings
-from tagseg.reproduction.runner import EvaluateStep, open_voc, reproductions
+from tagseg.reproduction.paper import Result
+from tagseg.reproduction.runner import EvaluateStep, open_voc, reproductions, steps_for
 from tests.data.small_datasets import write_voc
 from tests.reproduction.fake_runs import write_packed_shapes
 from tests.training.small_run import SETTINGS
@@ -110,6 +111,20 @@ def test_images_show_the_masks_of_a_run(voc: Path, runs: tuple[Path, list[str], 
         colors = sheet.convert("RGB").getcolors(1 << 16)
         assert sheet.width > sheet.height
     assert {(0, 0, 0), (128, 0, 0)} <= {color for _, color in colors or ()}  # background and first class of VOC
+
+
+def test_students_learn_from_the_pseudo_labels_of_one_teacher(voc: Path, tmp_path: Path) -> None:
+    results = [Result((run,), "single") for run in ("student-tinyvit", "student-mobilenetv2")]
+    changes = [*SETTINGS, "training.epochs=2", "training.cache_features=false", "training.ema=0"]
+    changes += ["pseudo_labels.teacher=network", "validation.fraction=0.2", "inference.size=48"]
+    steps = list(steps_for(results, open_voc(voc), tmp_path, changes))
+    words = [shlex.split(step.command)[1] for step in steps]
+    assert words == ["train", "pseudo-labels", "train-masks", "evaluate", "train-masks", "evaluate"]
+    assert f"tagseg train-masks {tmp_path}/dinov2/pseudo-labels --recipe student" in steps[2].command
+    for step in steps[:4]:
+        assert not step.done
+        step.run()
+        assert step.done
 
 
 def test_dry_run_only_prints_commands(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""`tagseg reproduce`: train and evaluate the runs of a table, one command at a time, skipping what is done."""
+"""`tagseg reproduce`: train and evaluate the runs of a table, one command at a time, skipping what is done.
+
+A run that has a teacher is trained on the pseudo labels of that run.
+"""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -6,22 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tagseg.api import evaluate, train
+from tagseg.api import evaluate, train, train_masks, write_pseudo_labels
 from tagseg.data import DataSource
 from tagseg.data.voc import find_voc
 from tagseg.errors import DataError, unknown_name
 from tagseg.evaluation.result import EVALUATION_FILE
+from tagseg.export.pseudo_labels import COVERAGE_FILE
 from tagseg.models.serialization import MODEL_FILE, read_notes
 from tagseg.predict.settings import NOTE, PAPER_THRESHOLD, InferenceSettings
 from tagseg.reproduction.images import COUNT, draw_masks
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
-from tagseg.reproduction.paper import TABLES, Result, run_recipe
+from tagseg.reproduction.paper import TABLES, Result, find_run
 from tagseg.reproduction.tables import paper_table
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import read_config
 
 IMAGES = "images"
 _IMAGES_RUN = "resnet50"  # the run whose masks are drawn
+_PSEUDO_LABELS = "pseudo-labels"  # folder in the run folder of a teacher
 
 
 def reproductions() -> dict[str, str]:
@@ -58,7 +63,7 @@ def reproduce(
     if what not in reproductions():
         raise unknown_name("table", what, reproductions())
     sources, out = open_voc(Path(voc).expanduser()), Path(out)
-    steps: Iterable[Step] = [train_step(_IMAGES_RUN, sources, out, changes)]
+    steps: Iterable[Step] = training_steps(_IMAGES_RUN, sources, out, changes)
     if what != IMAGES:
         steps = steps_for(TABLES[what].results, sources, out, changes)
     for step in steps:
@@ -127,46 +132,84 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class TrainStep:
-    """Training of a run.
+    """Training of a run, on image tags or on pseudo labels.
 
     Attributes:
         folder: The run folder.
         recipe: Name of the recipe.
         changes: Settings to change in the recipe.
-        voc: The datasets.
+        data: The training images.
+        val: The validation images; None holds out some of the training images.
     """
 
     folder: Path
     recipe: str
     changes: tuple[str, ...]
-    voc: VocSources
+    data: DataSource
+    val: DataSource | None
 
     @property
     def command(self) -> str:
-        train_options, val_options = _options(self.voc.train_aug), _options(self.voc.val, prefix="val-")
+        words = [self._function.__name__.replace("_", "-"), self.data.path, *_options(self.data)]
+        if self.val is not None:
+            words += ["--val", self.val.path, *_options(self.val, prefix="val-")]
         changes = [word for change in self.changes for word in ("--set", change)]
-        words = [*train_options, "--val", self.voc.val.path, *val_options, "--recipe", self.recipe, *changes]
-        return shlex.join(["tagseg", "train", self.voc.train_aug.path, *words, "--out", str(self.folder)])
+        return shlex.join(["tagseg", *words, "--recipe", self.recipe, *changes, "--out", str(self.folder)])
 
     @property
     def done(self) -> bool:
-        """Whether a run of the same settings is complete: tuning the thresholds is its last part."""
+        """Whether a run of the same settings is complete: tuning thresholds or the temperature is its last part."""
         model = self.folder / MODEL_FILE
         if not model.is_file():
             return False
         notes = read_notes(model)
-        if NOTE not in notes or InferenceSettings.from_json(notes[NOTE]).thresholds_from != "tags":
+        if NOTE not in notes:
             return False
-        return Recipe.parse(read_config(self.folder)["recipe"]) == Recipe.load(self.recipe, self.changes)
+        settings = InferenceSettings.from_json(notes[NOTE])
+        if settings.thresholds_from != "tags" and settings.temperature == 1:
+            return False
+        return Recipe.parse(read_config(self.folder)["recipe"]) == self._resolved
 
     def run(self, *, progress: bool = False) -> None:
-        train(
-            self.voc.train_aug,
-            self.folder,
-            recipe=Recipe.load(self.recipe, self.changes),
-            val=self.voc.val,
-            progress=progress,
-        )
+        self._function(self.data, self.folder, recipe=self._resolved, val=self.val, progress=progress)
+
+    @property
+    def _resolved(self) -> Recipe:
+        return Recipe.load(self.recipe, self.changes)
+
+    @property
+    def _function(self) -> Callable[..., object]:
+        return train_masks if self._resolved.model.method == "supervised" else train
+
+
+@dataclass(frozen=True)
+class PseudoLabelStep:
+    """Pseudo labels of the training images by a run, with TTA.
+
+    Attributes:
+        teacher: The run folder.
+        data: The training images.
+    """
+
+    teacher: Path
+    data: DataSource
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the pseudo labels."""
+        return self.teacher / _PSEUDO_LABELS
+
+    @property
+    def command(self) -> str:
+        words = [self.data.path, *_options(self.data), "--model", str(self.teacher), "--tta"]
+        return shlex.join(["tagseg", "pseudo-labels", *words, "--out", str(self.folder)])
+
+    @property
+    def done(self) -> bool:
+        return (self.folder / COVERAGE_FILE).is_file()
+
+    def run(self, *, progress: bool = False) -> None:
+        write_pseudo_labels(self.data, self.folder, model=self.teacher, tta=True, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -215,13 +258,25 @@ class EvaluateStep:
         return self.voc.val if MEASUREMENTS[self.name].images == "val" else self.voc.train
 
 
-def train_step(run: str, voc: VocSources, out: Path, changes: Sequence[str]) -> TrainStep:
-    """Return the step that trains a run; `{backbone}` in a change stands for the name of the run's backbone."""
-    recipe, settings = run_recipe(run)
-    backbone = Recipe.load(recipe, changes).model.backbone
-    return TrainStep(
-        out / run, recipe, (*settings, *(change.replace("{backbone}", backbone) for change in changes)), voc
-    )
+def training_steps(run: str, voc: VocSources, out: Path, changes: Sequence[str]) -> Iterator[Step]:
+    """Yield the steps that train a run, after those of its teacher if it has one.
+
+    Args:
+        run: Name of the run.
+        voc: The datasets.
+        out: Folder of the runs.
+        changes: Settings to change; `{backbone}` stands for the name of the run's backbone.
+    """
+    definition = find_run(run)
+    backbone = Recipe.load(definition.recipe, (*definition.changes, *changes)).model.backbone
+    settings = (*definition.changes, *(change.replace("{backbone}", backbone) for change in changes))
+    if definition.teacher is None:
+        yield TrainStep(out / run, definition.recipe, settings, voc.train_aug, voc.val)
+        return
+    yield from training_steps(definition.teacher, voc, out, changes)
+    pseudo_labels = PseudoLabelStep(out / definition.teacher, voc.train_aug)
+    yield pseudo_labels
+    yield TrainStep(out / run, definition.recipe, settings, DataSource(pseudo_labels.folder), None)
 
 
 def steps_for(results: Iterable[Result], voc: VocSources, out: Path, changes: Sequence[str]) -> Iterator[Step]:
@@ -237,8 +292,12 @@ def steps_for(results: Iterable[Result], voc: VocSources, out: Path, changes: Se
     for result in results:
         for run in result.runs:
             measurements.setdefault(run, {})[result.measurement] = None
+    yielded = set[str]()  # students share the steps of their teacher
     for run, names in measurements.items():
-        yield train_step(run, voc, out, changes)
+        for step in training_steps(run, voc, out, changes):
+            if step.command not in yielded:
+                yielded.add(step.command)
+                yield step
         yield from (EvaluateStep(out / run, name, voc) for name in names)
 
 

@@ -36,7 +36,12 @@ def paper_table(table: PaperTable, results: Path) -> str:
         values = [_percent(evaluation, table.protocol, cell) for evaluation in evaluations]
         return mean_and_std([value for value in values if not np.isnan(value)], seeds=len(cell.runs))
 
-    rows = [[text(cell) for cell in row] for row in table.rows]
+    rows = []
+    for row in table.rows:
+        texts = [text(cell) for cell in row]
+        figures = [shown for cell, shown in zip(row, texts, strict=True) if not isinstance(cell, str)]
+        if not figures or set(figures) != {MISSING}:  # a row without any figure waits for its run
+            rows.append(texts)
     notes = [table.note]
     if table.protocol:
         notes.insert(0, f"Protocol `{table.protocol}`.")
