@@ -129,3 +129,20 @@ def test_output_folder_is_checked_before_the_work(trained: Path, tmp_path: Path)
     (tmp_path / "file").touch()
     with pytest.raises(tagseg.ConfigError, match=r"file: cannot be written \(File exists\); choose another place"):
         tagseg.evaluate("nowhere.csv", model=trained, out=tmp_path / "file")
+
+
+def test_training_starts_from_a_run_with_other_classes(photos: Path, trained: Path, tmp_path: Path) -> None:
+    """The design comes from the model, so that the recipe's backbone does not matter, and the run's config says so."""
+    table = (photos / "photos.csv").read_text().replace("ring", "donut")
+    (photos / "renamed.csv").write_text(table)
+    source = tagseg.DataSource(photos / "renamed.csv", images=photos / "images")
+    changes = (f"model.pretrained={trained}", "training.epochs=2", "model.backbone=resnet50")
+    model = tagseg.train(source, tmp_path / "run", recipe=small_recipe(*changes), workers=0)
+    assert "donut" in model.classes
+    assert "ring" not in model.classes
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["recipe"]["model"]["backbone"] == model.description["backbone"] == "test_resnet"
+    again = tagseg.train(source, tmp_path / "run", recipe=small_recipe(*changes), workers=0)  # is complete
+    assert again.classes == model.classes
+    with pytest.raises(tagseg.WeightsError, match="no file of weights at nowhere/model.safetensors"):
+        tagseg.train(source, tmp_path / "new", recipe=small_recipe("model.pretrained=nowhere/model.safetensors"))

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 import tagseg
 from tagseg.cli import app
 from tagseg.data.voc import VOC_CLASSES
-from tagseg.models.serialization import MODEL_FILE
-from tagseg.predict.predictor import DEFAULT_FOLDER
+from tagseg.models.serialization import DEFAULT_FOLDER, MODEL_FILE
 from tools.ship_model import MAX_BYTES
 
 

@@ -6,8 +6,7 @@ python -m tools.ship_model runs/compact
 from pathlib import Path
 
 from tagseg.errors import WeightsError
-from tagseg.models.serialization import MODEL_FILE, load_model, read_notes, save_model
-from tagseg.predict.predictor import DEFAULT_FOLDER
+from tagseg.models.serialization import DEFAULT_FOLDER, MODEL_FILE, load_model, read_notes, save_model
 from tools._documents import run_tool
 
 MAX_BYTES = 16 * 2**20  # it is part of every download of the package

@@ -18,9 +18,9 @@ from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
 from tagseg.export.pseudo_labels import Coverage, make_pseudo_labels
 from tagseg.models import ModelConfig, Network, build_network
-from tagseg.models.serialization import MODEL_FILE
+from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
+from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
-from tagseg.predict.predictor import DEFAULT_MODEL
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
@@ -159,6 +159,7 @@ def _train(
     from tagseg.training.supervised import calibrate
 
     learns_masks = recipe.model.method == "supervised"
+    recipe = recipe.model_copy(update={"model": inherit_design(recipe.model)})
     _inference_settings(recipe, recipe.model)  # refuses wrong values before any image is read
     with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         state = processes()

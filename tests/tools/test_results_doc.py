@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tagseg.errors import TagsegError
-from tagseg.predict.predictor import DEFAULT_FOLDER
+from tagseg.models.serialization import DEFAULT_FOLDER
 from tagseg.reproduction.paper import RUNS, TABLES
 from tagseg.training.logging import MetricsLog
 from tests.reproduction.fake_runs import write_evaluation, write_training

@@ -48,6 +48,7 @@ class Network(nn.Module):
     mean: Tensor
     std: Tensor
     uses_skip = True
+    classifier_name: str  # of the last convolution, with a channel for each class
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__()

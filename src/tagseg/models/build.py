@@ -41,7 +41,7 @@ def build_cam(backbone: str, classes: int | Sequence[str], **options: Any) -> CA
 
 
 def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> Network:
-    """Build the network of a configuration, with pretrained backbone weights if it asks for them.
+    """Build the network of a configuration, with pretrained weights if it asks for them: a backbone's, or a model's.
 
     Args:
         config: Options of the network.
@@ -49,6 +49,10 @@ def build_network(config: ModelConfig, classes: Sequence[str] | None = None) -> 
     """
     if classes is not None:
         config = config.model_copy(update={"class_names": name_classes(classes)})
+    from tagseg.models.transfer import build_from_model, names_model  # loading a model builds its network
+
+    if names_model(config.pretrained):
+        return build_from_model(config)
     if config.architecture != "segmenter":
         return build_smp(config)
     trainable_blocks = config.resolve().trainable_blocks

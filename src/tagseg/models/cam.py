@@ -12,6 +12,7 @@ class CAM(Network):
     """A classifier; its masks are the positive part of its score maps, divided by their maximum."""
 
     uses_skip = False
+    classifier_name = "classifier"
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:
         super().__init__(config, backbone)

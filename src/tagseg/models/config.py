@@ -57,7 +57,7 @@ class ModelConfig(Settings):
     backbone: str = "resnet50"
     """Backbone: resnet50, resnet101, vgg16 or wideresnet38 as in the paper, or a timm CNN or vision transformer."""
     pretrained: bool | str = True
-    """Backbone weights: ImageNet (true, downloaded), random (false), the name of torchvision weights, or a file."""
+    """Weights to start from: ImageNet (true, downloaded), random (false), torchvision by name, a file, or a model."""
     finetune: bool | None = None
     """Freeze the backbone's first layers and batch norms and use a lower learning rate; auto: if pretrained."""
     blocks: tuple[Annotated[int, Field(ge=1)], ...] | None = None

@@ -194,7 +194,7 @@ def _torchvision_weights(name: str, source: bool | str) -> tuple[dict[str, Tenso
             f"weights for {name}",
             weights_name,
             [weights.name for weights in known],
-            more=" and .safetensors or .pth files",
+            more=", files of weights, run folders and model files",
         )
     with reporting_download(name):
         return dict(

@@ -22,6 +22,7 @@ class Segmenter(Network):
     image gives the skip connection its edges at stride 4, and convolutions replace the ASPP.
     """
 
+    classifier_name = "decoder.8"
     learns_background = False  # the background's score is a constant: image tags say nothing about it
 
     def __init__(self, config: ModelConfig, backbone: Backbone) -> None:

@@ -9,12 +9,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tagseg.data.files import expand_home
 from tagseg.errors import ConfigError, WeightsError, writing
 from tagseg.models.base import Network
 from tagseg.models.build import build_network
 from tagseg.models.config import ModelConfig
 from tagseg.models.pretrained import load_matching_state, read_weights
 
+DEFAULT_MODEL = "default"
+DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model that comes with it, and its card
 MODEL_FILE = "model.safetensors"  # the model in the folder of a run
 CHECKPOINT_FILE = "checkpoint.safetensors"  # the state of a run: the network and the optimizer
 CHECKPOINT_PREFIX = "network."
@@ -87,6 +90,33 @@ def load_model(path: str | Path) -> Network:
     parts = (select_tensors(state, prefix) for prefix in (AVERAGE_PREFIX, CHECKPOINT_PREFIX))
     load_matching_state(model, next(filter(None, parts), state), origin=str(path))
     return model.eval()
+
+
+def find_model(path: str | Path) -> Path:
+    """File of a model.
+
+    Args:
+        path: A run folder, a model file, or `default`: the model that comes with tagseg (`./default` is a folder of
+            that name).
+    """
+    file = DEFAULT_FOLDER if path == DEFAULT_MODEL else expand_home(path)
+    if not file.exists():
+        raise WeightsError(f"{path}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
+    if not file.is_dir():
+        return file
+    if (file / MODEL_FILE).is_file():
+        return file / MODEL_FILE
+    checkpoint = file / CHECKPOINT_FILE
+    raise WeightsError(
+        f"{path}: this folder has no {MODEL_FILE}"
+        + (f", but {checkpoint} has the network as it stands" if checkpoint.is_file() else ""),
+        "name a run folder or a model file",
+    )
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a safetensors file holds a model or the checkpoint of a run, and not the weights of a backbone."""
+    return path.is_file() and _CONFIG_KEY in read_metadata(path)
 
 
 def select_tensors(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

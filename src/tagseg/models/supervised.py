@@ -88,6 +88,8 @@ class SmpSegmenter(Network):
         model: The model, whose decoder and head are used.
     """
 
+    classifier_name = "head.0"
+
     def __init__(self, config: ModelConfig, backbone: SmpEncoder, model: Any) -> None:
         super().__init__(config, backbone)
         self.decoder, self.head = model.decoder, model.segmentation_head

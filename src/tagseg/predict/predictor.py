@@ -12,20 +12,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from tagseg.data.files import expand_home
 from tagseg.data.images import Pixels
-from tagseg.errors import DataError, WeightsError, unknown_name
+from tagseg.errors import DataError, unknown_name
 from tagseg.models.base import Network
 from tagseg.models.reference import load_reference_checkpoint
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, load_model
+from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.settings import FixedClasses, InferenceSettings, WorkingSize, default_settings, read_settings
 from tagseg.predict.sources import ImageInput, ImageSource, find_sources
-
-DEFAULT_MODEL = "default"
-DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model and its card
 
 
 def load(
@@ -47,18 +43,7 @@ def load(
         max_pixels: Most pixels of one forward pass; images that are larger at the working size are tiled.
         optimize: Whether to use the fast paths of `tagseg.predict.optimize`; False runs the plain network.
     """
-    file = DEFAULT_FOLDER if path == DEFAULT_MODEL else expand_home(path)
-    if not file.exists():
-        raise WeightsError(f"{path}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
-    if file.is_dir():
-        file = file / MODEL_FILE
-        if not file.is_file():
-            checkpoint = file.with_name(CHECKPOINT_FILE)
-            raise WeightsError(
-                f"{path}: this folder has no {MODEL_FILE}"
-                + (f", but {checkpoint} has the network as it stands" if checkpoint.is_file() else ""),
-                "name a run folder or a model file",
-            )
+    file = find_model(path)
     if file.suffix == ".safetensors":
         network = load_model(file)
         settings = read_settings(file, network.config)
