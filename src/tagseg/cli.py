@@ -32,6 +32,7 @@ Split = Annotated[str | None, typer.Option(help="Split of the data, if it has se
 Masks = Annotated[list[str] | None, typer.Option(help="Folder or zip with ground-truth masks, ID.png.")]
 Separator = Annotated[str | None, typer.Option(help="Separator of a row's labels; guessed by default.")]
 Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if not beside VOC.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Number of images to use, evenly spaced; all by default.")]
 Model = Annotated[
     str, typer.Option("--model", "-m", help="Run folder, model file, or default: the model that comes with tagseg.")
 ]
@@ -100,6 +101,7 @@ def train(
     masks: Masks = None,
     separator: Separator = None,
     sbd: Sbd = None,
+    limit: Limit = None,
     val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
     val_images: Images = None,
     val_split: Split = None,
@@ -111,7 +113,7 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
 ) -> None:
     """Train a segmentation network from image tags."""
-    source = _source(data, images, split, masks, separator, sbd)
+    source = _source(data, images, split, masks, separator, sbd, limit)
     val_source = _validation_source(
         val, val_images, val_split, val_masks, separator, sbd, default=(data, images, masks)
     )
@@ -142,6 +144,7 @@ def train_masks(
     masks: Annotated[list[str] | None, typer.Option(help="Folder or zip with the masks, ID.png.")] = None,
     separator: Separator = None,
     sbd: Sbd = None,
+    limit: Limit = None,
     val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
     val_images: Images = None,
     val_split: Split = None,
@@ -153,7 +156,7 @@ def train_masks(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
 ) -> None:
     """Train a segmentation network on masks, such as pseudo labels."""
-    source = _source(data, images, split, masks, separator, sbd)
+    source = _source(data, images, split, masks, separator, sbd, limit)
     val_source = _validation_source(
         val, val_images, val_split, val_masks, separator, sbd, default=(data, images, masks)
     )
@@ -269,6 +272,7 @@ def evaluate(
     masks: Masks = None,
     separator: Separator = None,
     sbd: Sbd = None,
+    limit: Limit = None,
     tta: Tta = False,
     crf: Crf = False,
     threshold: Threshold = None,
@@ -284,7 +288,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate masks, with predicted and with true tags."""
-    source = _source(data, images, split, masks, separator, sbd)
+    source = _source(data, images, split, masks, separator, sbd, limit)
     _require_model(model)
     working_size = _parse_size(size)
     result = tagseg.evaluate(
@@ -344,15 +348,15 @@ def bench(
     masks: Masks = None,
     threshold: Threshold = None,
     size: Size = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="For sizes: number of images; all by default.")] = None,
+    limit: Limit = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Benchmark fast paths against what they replace."""
     from tagseg.benchmarks.report import show, to_json
 
-    if data is None and (images or split or masks):
-        raise DataError("--images, --split and --masks belong to --data of the benchmarks evaluate and sizes")
+    if data is None and (images or split or masks or limit):
+        raise DataError("--images, --split, --masks and --limit belong to --data of the benchmarks evaluate and sizes")
     if model is not None:
         _require_model(model)
     messages = Console(stderr=True)
@@ -363,10 +367,9 @@ def bench(
     reports = tagseg.bench(
         names or (),
         model=model,
-        data=_source(data, images, split, masks) if data is not None else None,
+        data=_source(data, images, split, masks, limit=limit) if data is not None else None,
         threshold=threshold,
         size=_parse_size(size),
-        limit=limit,
         device=device,
         on_start=lambda name: messages.print(f"Measuring {name}: {durations.get(name, 'some minutes on a CPU')} ..."),
     )
@@ -437,12 +440,13 @@ def _source(
     masks: list[str] | None = None,
     separator: str | None = None,
     sbd: str | None = None,
+    limit: int | None = None,
 ) -> "tagseg.DataSource":
     """Data source of a command's options, whose paths exist."""
     if not _is_generated(data):
         _require_paths([data], "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'")
     _require_paths([*(images or ()), *(masks or ()), *([sbd] if sbd else ())], "name a folder or a zip")
-    return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd)
+    return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd, limit)
 
 
 def _validation_source(

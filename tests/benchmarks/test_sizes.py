@@ -23,11 +23,11 @@ def test_images_and_masks_are_resized_alike() -> None:
 
 
 def test_table_has_a_row_for_each_size(tmp_path: Path) -> None:
-    source = DataSource("shapes:6")
+    source = DataSource("shapes:6", limit=2)
     file = tmp_path / "model.safetensors"
     save_model(tagseg.build_model("test_resnet", source.open().classes, width=16), file)
     write_settings(file, InferenceSettings(size=64))
-    (report,) = tagseg.bench(["sizes"], model=file, data=source, threshold=0.0, limit=2, device="cpu")
+    (report,) = tagseg.bench(["sizes"], model=file, data=source, threshold=0.0, device="cpu")
     (table,) = report.measurements.scores
     assert "2 images, working size 64" in table.title
     assert table.columns == ("predicted-tags", "true-tags")

@@ -17,7 +17,5 @@ def test_arguments_of_evaluate_need_evaluate() -> None:
 
 
 def test_arguments_of_sizes_need_sizes() -> None:
-    with pytest.raises(ConfigError, match="a size and a limit are for the benchmark sizes"):
-        tagseg.bench(["pamr"], limit=3)
-    with pytest.raises(ConfigError, match="limit must be 1 or more images, got 0"):
-        tagseg.bench(["sizes"], model="default", data="shapes:2", limit=0)
+    with pytest.raises(ConfigError, match="a size is for the benchmark sizes"):
+        tagseg.bench(["pamr"], size=300)

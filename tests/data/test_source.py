@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tagseg.data import DataError, DataSource, open_dataset
 from tagseg.data.source import ClassFolders, Coco, Shapes, Table, Voc
@@ -111,3 +112,14 @@ print(sorted({"torch", "torchvision", "scipy", "rich", "pycocotools"} & set(sys.
 def test_home_of_an_unknown_user_does_not_exist() -> None:
     with pytest.raises(DataError, match="~nouser/photos.csv: does not exist"):
         DataSource("~nouser/photos.csv").open()
+
+
+def test_limit_takes_evenly_spaced_images() -> None:
+    every = DataSource("shapes:10").open()
+    data = DataSource("shapes:10", limit=4).open()
+    assert data.image_ids == tuple(every.image_ids[i] for i in (0, 2, 5, 7))
+    assert torch.equal(data.labels, every.labels[[0, 2, 5, 7]])
+    assert DataSource("shapes:3", limit=4).open().image_ids == every.image_ids[:3]
+    assert DataSource.from_description(DataSource("shapes:10", limit=4).describe()).limit == 4
+    with pytest.raises(DataError, match="shapes:10: the limit must be 1 or more images, got 0"):
+        DataSource("shapes:10", limit=0)

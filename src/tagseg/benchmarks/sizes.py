@@ -31,7 +31,6 @@ class SizesBenchmark:
         data: Images with masks.
         threshold: Score from which a class counts as present; by default the model's own.
         size: Working size; by default the model's own.
-        limit: Number of images, taken at equal steps; all by default.
         device: Device to run on.
     """
 
@@ -42,16 +41,13 @@ class SizesBenchmark:
         *,
         threshold: float | None,
         size: WorkingSize | None,
-        limit: int | None,
         device: torch.device,
     ) -> None:
         self._predictor, source = load(model, device=str(device)), DataSource.of(data)
         settings = self._predictor.settings.with_size(size)
         self._predictor.settings = settings if threshold is None else settings.with_threshold(threshold)
         images, self._masks = source.open(self._predictor.classes), source.open_masks(self._predictor.classes)
-        indices = images_with_masks(self._predictor, images, self._masks)
-        count = len(indices) if limit is None else min(limit, len(indices))
-        self._images = images.subset([indices[number * len(indices) // count] for number in range(count)])
+        self._images = images.subset(images_with_masks(self._predictor, images, self._masks))
 
     def __call__(self, device: torch.device) -> Measurements:  # noqa: ARG002  the model is on it
         """Evaluate at every factor, single-scale and without CRF."""

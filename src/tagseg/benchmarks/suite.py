@@ -34,7 +34,6 @@ def bench(
     data: str | Path | DataSource | None = None,
     threshold: float | None = None,
     size: WorkingSize | None = None,
-    limit: int | None = None,
     device: str = "auto",
     on_start: Callable[[str], None] | None = None,
 ) -> list[Report]:
@@ -47,7 +46,6 @@ def bench(
         data: For `evaluate` and `sizes`, images with masks.
         threshold: For `evaluate` and `sizes`, the score from which a class counts as present; the paper's is 0.1.
         size: For `sizes`, the working size in place of the model's.
-        limit: For `sizes`, the number of images; all by default.
         device: Device to measure on; `auto` is the first GPU, or the CPU without one.
         on_start: Function called with the name of each benchmark before it starts.
 
@@ -63,10 +61,8 @@ def bench(
         raise ConfigError(
             "a model, data and a threshold are for the benchmarks evaluate and sizes", "name one, or leave them out"
         )
-    if _SIZES not in what and (size is not None or limit is not None):
-        raise ConfigError("a size and a limit are for the benchmark sizes", "name it, or leave them out")
-    if limit is not None and limit < 1:
-        raise ConfigError(f"limit must be 1 or more images, got {limit}")
+    if _SIZES not in what and size is not None:
+        raise ConfigError("a size is for the benchmark sizes", "name it, or leave the size out")
     torch_device = pick_device(device)
     jobs = dict(BENCHMARKS)
     for name in of_models:
@@ -75,7 +71,7 @@ def bench(
         if name == _EVALUATE:
             jobs[_EVALUATE] = EvaluationBenchmark(model, data, threshold=threshold, device=torch_device)
         else:
-            jobs[_SIZES] = SizesBenchmark(model, data, threshold=threshold, size=size, limit=limit, device=torch_device)
+            jobs[_SIZES] = SizesBenchmark(model, data, threshold=threshold, size=size, device=torch_device)
     reports = []
     for name in what or BENCHMARKS:
         if on_start is not None:

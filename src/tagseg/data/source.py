@@ -112,6 +112,7 @@ class DataSource:
             beside it and in the zips of its images.
         separator: Separator of the labels in a table's row; None means that it is guessed.
         sbd: The unpacked benchmark_RELEASE, if not beside VOC.
+        limit: Number of images to use, evenly spaced over the source; all by default.
     """
 
     path: str
@@ -120,6 +121,7 @@ class DataSource:
     masks: tuple[str, ...]
     separator: str | None
     sbd: str | None
+    limit: int | None
 
     def __init__(
         self,
@@ -129,7 +131,10 @@ class DataSource:
         masks: Paths = None,
         separator: str | None = None,
         sbd: str | Path | None = None,
+        limit: int | None = None,
     ) -> None:
+        if limit is not None and limit < 1:
+            raise DataError(f"{path}: the limit must be 1 or more images, got {limit}")
         fields = {
             "path": path if isinstance(path, str) else _folder_text(str(path)),
             "images": _as_texts(images),
@@ -137,6 +142,7 @@ class DataSource:
             "masks": _as_texts(masks),
             "separator": separator,
             "sbd": None if sbd is None else str(sbd),
+            "limit": limit,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen
@@ -198,9 +204,13 @@ class DataSource:
             max_side: As in `open`.
         """
         entries = self._read(self.detect(), classes)
-        if isinstance(entries, Records):
-            return entries.dataset(max_side=max_side), entries.missing
-        return entries, ()
+        dataset, missing = (
+            (entries.dataset(max_side=max_side), entries.missing) if isinstance(entries, Records) else (entries, ())
+        )
+        count = len(dataset)
+        if self.limit is not None and self.limit < count:
+            dataset = dataset.subset([number * count // self.limit for number in range(self.limit)])
+        return dataset, missing
 
     def open_masks(self, classes: Sequence[str] | None = None) -> MaskDataset:
         """Open the masks, for evaluation; image IDs are those of `open`.
