@@ -54,6 +54,13 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether a device multiplies bfloat16 natively."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
 def triton_available(tensor: Tensor) -> bool:
     """Whether Triton kernels can run on a tensor: it is on an NVIDIA or AMD GPU and Triton is usable."""
     return tensor.is_cuda and _triton_usable()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagseg._device import pick_device, to_device
+from tagseg._device import multiplies_bfloat16, pick_device, to_device
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.base import Network
@@ -123,7 +123,7 @@ class Engine:
         self.device = current if device == "auto" and current.type != "cpu" else pick_device(device)
         self.network = network.to(self.device)
         self.max_pixels = max_pixels
-        self.bfloat16 = precision == "bfloat16" or (precision == "auto" and _has_bfloat16(self.device))
+        self.bfloat16 = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(self.device))
         self.runner = optimize_network(self.network, bfloat16=self.bfloat16, passes=optimize)
         on_gpu = self.device.type == "cuda"
         self.batch_size = 8 if on_gpu else 1
@@ -397,10 +397,3 @@ def _crop(images: Tensor, tile: tuple[Span, Span]) -> Tensor:
 def _finishing_stream(device: torch.device) -> torch.cuda.Stream:
     """One high-priority stream for all predictors of a GPU: each stream keeps memory of its own."""
     return torch.cuda.Stream(device, priority=-1)
-
-
-def _has_bfloat16(device: torch.device) -> bool:
-    """Whether a device multiplies bfloat16 natively."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -14,6 +14,7 @@ from rich.progress import track
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from tagseg._device import multiplies_bfloat16
 from tagseg.errors import Interrupted
 from tagseg.models import Network
 from tagseg.training.distributed import StopRequest, ignore_signals, iterate
@@ -98,9 +99,8 @@ class FeatureCache:
 
     @torch.no_grad()
     def _compute(self, images: Tensor) -> Tensor:
-        on_gpu = self._device.type == "cuda"
         x = self._network.normalize(images.to(self._device).float() / 255)
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=on_gpu):
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=multiplies_bfloat16(self._device)):
             _, maps = self._network.backbone(x)
         return maps.half()  # type: ignore[no-any-return]
 
