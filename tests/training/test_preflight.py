@@ -18,7 +18,7 @@ def test_class_without_images_is_refused() -> None:
 
 
 def test_labels_that_no_image_lacks_are_refused() -> None:
-    with pytest.raises(DataError, match="every image is tagged 'dog': .* add images without it; they need no tags"):
+    with pytest.raises(DataError, match="every image is tagged 'dog': .* add images without it, which need no tags"):
         check_label_evidence(with_tags([[1], [1]], ["dog"]))
     with pytest.raises(DataError, match="every image has all classes: .* add images that lack some"):
         check_label_evidence(with_tags([[1, 1], [1, 1]], ["dog", "sofa"]))

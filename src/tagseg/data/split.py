@@ -6,12 +6,6 @@ from torch import Tensor
 from tagseg.data.dataset import ImageDataset
 
 
-def can_hold_out(dataset: ImageDataset) -> bool:
-    """Whether any image can be held out so that every one of its classes keeps an image."""
-    labels = _with_negatives(dataset)
-    return bool(((labels == 0) | (labels.sum(0) > 1)).all(1).any())
-
-
 def hold_out(dataset: ImageDataset, fraction: float, *, seed: int = 0) -> tuple[ImageDataset, ImageDataset]:
     """Split a dataset into training and validation images.
 

@@ -57,7 +57,7 @@ def check_label_evidence(data: ImageDataset) -> list[str]:
         subject = f"every image is tagged {data.classes[0]!r}" if len(counts) == 1 else "every image has all classes"
         raise DataError(
             f"{subject}: masks are learned from what distinguishes images",
-            "add images without it; they need no tags" if len(counts) == 1 else "add images that lack some",
+            "add images without it, which need no tags" if len(counts) == 1 else "add images that lack some",
         )
     return [
         f"class {name!r} occurs in every image: nothing shows what it is not, so its masks may cover anything"
