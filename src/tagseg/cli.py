@@ -85,7 +85,7 @@ def check(
 ) -> None:
     """Validate a dataset before training.
 
-    Exit status: 0 if it is fit for training, 1 if not or if it cannot be opened, 2 for wrong options.
+    Exit status: 0 if it is fit for training, warnings or not; 1 if not, or if it cannot be opened; 2 for wrong options.
     """
     source = _source(data, images, split, None, separator, sbd)
     val_source = _validation_source(val, val_images, val_split, None, separator, sbd, default=(data, images, None))

@@ -63,7 +63,7 @@ def test_level_of_a_class_follows_from_its_images(count: int, level: str) -> Non
 def test_dataset_of_twelve_images_is_not_fit() -> None:
     small = report({"dog": 6, "cat": 6})
     assert small.verdict == "not fit"
-    assert "there are 12 images, too few to learn from; add images" in message(small, "few-images")
+    assert "12 images are too few to learn from; add images" in message(small, "few-images")
     assert report({"dog": 30, "cat": 30}).verdict == "fit with warnings"
 
 
@@ -95,7 +95,7 @@ def test_data_without_tags_or_images_are_problems() -> None:
 def test_classes_that_always_occur_together_are_a_problem() -> None:
     pair = report({"dog": 150, "cart horse": 150})
     assert kinds(pair, "problem") == {"always-together"}
-    assert "1 group (cart and horse) is of classes that always occur together" in message(pair, "always-together")
+    assert "1 group of classes (cart and horse) is always together: nothing tells" in message(pair, "always-together")
 
 
 def test_class_that_never_occurs_alone_is_a_warning() -> None:
@@ -108,7 +108,7 @@ def test_class_that_never_occurs_alone_is_a_warning() -> None:
 
 def test_class_without_validation_images_is_a_warning() -> None:
     images = {"dog": 150, "cat": 150}
-    assert "1 class (cat) is in none or all of the 20 images" in message(
+    assert "1 class (cat) is in none or all of the 20 validation images" in message(
         report(images, validation_counts=[0, 2]), "class-not-validated"
     )
     assert "1 class (dog)" in message(report(images, validation_counts=[3, 20]), "class-not-validated")
@@ -126,7 +126,7 @@ def test_rows_of_one_image_are_a_warning_unless_each_has_one_tag() -> None:
 def test_names_of_labels_are_warnings() -> None:
     names = report({"dog": 150, "dogs": 150, "dogs,dog": 150, "none": 150})
     assert kinds(names, "warning") == {"spellings", "several-labels", "name-of-no-class"}
-    assert "1 group (dog = dogs) is perhaps spellings of one class; use one name" in message(names, "spellings")
+    assert "1 group of names (dog = dogs) is perhaps one class; use one name" in message(names, "spellings")
 
 
 def test_copies_and_small_images_are_warnings() -> None:

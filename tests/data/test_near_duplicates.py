@@ -50,7 +50,7 @@ def test_other_images_are_not_copies() -> None:
     rng = np.random.default_rng(0)
     ramp = np.linspace(0, 255, 90, dtype=np.uint8)[:, None, None]
     scenes = shapes(80)
-    images = [
+    images: list[Image.Image | Pixels] = [
         *PHOTOS,
         *(scenes.images.read(i) for i in range(len(scenes))),
         *(np.full((60, 90, 3), value, np.uint8) for value in (0, 0, 7, 255)),  # one color

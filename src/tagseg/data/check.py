@@ -106,10 +106,10 @@ def find_unreadable(dataset: "ImageDataset", *, progress: bool = False) -> dict[
 
 
 def _read_images(dataset: "ImageDataset", title: str, *, progress: bool) -> tuple[dict[int, ImageInfo], list[str]]:
-    """Facts about every image by position, and the messages of those that cannot be decoded."""
+    """Facts about every image by position, and what is wrong with those that cannot be decoded."""
     results = _map_images(dataset, dataset.images.info, title, progress=progress)
     infos = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
-    return infos, [str(result) for result in results if isinstance(result, DataError)]
+    return infos, [result.problem for result in results if isinstance(result, DataError)]
 
 
 def _map_images(

@@ -5,6 +5,7 @@ docs/schemas/check.schema.json is the schema of its JSON.
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
@@ -53,7 +54,7 @@ class CheckReport(BaseModel):
     missing: tuple[str, ...]
     """Images that are listed but do not exist, each with the place that lists it; also validation images."""
     unreadable: tuple[str, ...]
-    """Error message of each file that cannot be decoded; also of validation images."""
+    """What is wrong with each file that cannot be decoded; also of validation images."""
     unlabeled: tuple[str, ...]
     """Images without tags: negatives, which show none of the classes."""
     repeated_rows: tuple[tuple[str, ...], ...]
@@ -71,12 +72,14 @@ class CheckReport(BaseModel):
     validation_near_duplicates: tuple[tuple[str, str], ...]
     """Pairs of an image and a validation image that are almost equal, if validation data was named."""
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What follows for training: problems first, then warnings and notes."""
         return find(self)
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def verdict(self) -> Verdict:
         """Whether the dataset is fit for training; notes do not count."""
         return "not fit" if self.problems else "fit with warnings" if self.warnings else "fit"
@@ -84,12 +87,12 @@ class CheckReport(BaseModel):
     @property
     def problems(self) -> list[str]:
         """Reasons why training would fail or learn nothing, one line each; empty if the dataset is fit for training."""
-        return [finding.message for finding in find(self) if finding.level == "problem"]
+        return [finding.message for finding in self.findings if finding.level == "problem"]
 
     @property
     def warnings(self) -> list[str]:
         """Reasons why the result of training may be worse than possible, one line each."""
-        return [finding.message for finding in find(self) if finding.level == "warning"]
+        return [finding.message for finding in self.findings if finding.level == "warning"]
 
     def to_json(self) -> str:
         """Serialize the report with its findings and its verdict."""
@@ -118,7 +121,7 @@ class CheckReport(BaseModel):
             partner = self._most_frequent_partner(i)
             table.add_row(escape(name), f"{count:,}", share, f"{self.validation_counts[i]:,}", escape(partner))
         console.print(table)
-        for finding in find(self):
+        for finding in self.findings:
             style = _STYLES[finding.level]
             console.print(f"[{style}]{finding.level}[/] {escape(finding.message)}", highlight=False)
         console.print(f"[bold]{self._verdict_line()}[/]", highlight=False)

@@ -59,11 +59,11 @@ def _files(report: "CheckReport") -> Iterator[Finding]:
 def _number_of_images(report: "CheckReport") -> Iterator[Finding]:
     few, small = DATASET_LEVELS
     if 0 < report.image_count < small:
-        count = _images(report.image_count)
+        count = f"{report.image_count} image{' is' if report.image_count == 1 else 's are'}"
         if report.image_count < few:
-            yield _problem("few-images", f"there are {count}, too few to learn from; add images, at least {few}")
+            yield _problem("few-images", f"{count} too few to learn from; add images, {few} at the least")
         else:
-            yield _warning("few-images", f"there are only {count}; masks get better with some hundred")
+            yield _warning("few-images", f"{count} few; add images, masks get better with some hundred")
 
 
 def _classes(report: "CheckReport") -> Iterator[Finding]:
@@ -83,8 +83,8 @@ def _classes(report: "CheckReport") -> Iterator[Finding]:
         )
         yield _problem("constant-class", text)
     yield from _few_images_of_class({name: count for name, count in counts.items() if count})
-    lacking = {name: report.image_count - count for name, count in counts.items() if count < report.image_count}
-    yield from _few_images_without_class(lacking)
+    common = {name: count for name, count in counts.items() if report.image_count / 2 < count < report.image_count}
+    yield from _few_images_without_class({name: report.image_count - count for name, count in common.items()})
 
 
 def _few_images_of_class(counts: dict[str, int]) -> Iterator[Finding]:
@@ -122,8 +122,8 @@ def _cooccurrence(report: "CheckReport") -> Iterator[Finding]:
     if together:
         groups = [" and ".join(report.classes[j] for j in group) for group in together]
         text = (
-            f"{_are(groups, 'group')} of classes that always occur together: nothing tells their masks apart; add "
-            "images that have only one of them, or merge them into one class"
+            f"{_are(groups, 'group of classes', 'groups of classes')} always together: nothing tells their masks "
+            "apart; add images that have only one of them, or merge them into one class"
         )
         yield _problem("always-together", text)
     if inside:
@@ -150,15 +150,17 @@ def _validation(report: "CheckReport") -> Iterator[Finding]:
     ]
     if names:
         text = (
-            f"{_are(names, 'class', 'classes')} in none or all of the {_images(report.validation_image_count)} for "
-            "validation, so that its threshold cannot be tuned; add images, or name more validation images"
+            f"{_are(names, 'class', 'classes')} in none or all of the {report.validation_image_count:,} validation "
+            "images: the threshold cannot be tuned; add images, or name more validation images"
         )
         yield _warning("class-not-validated", text)
 
 
 def _labels(report: "CheckReport") -> Iterator[Finding]:
     if groups := [" = ".join(group) for group in spellings(report.classes)]:
-        yield _warning("spellings", f"{_are(groups, 'group')} perhaps spellings of one class; use one name")
+        yield _warning(
+            "spellings", f"{_are(groups, 'group of names', 'groups of names')} perhaps one class; use one name"
+        )
     if names := several_labels(report.classes):
         text = f"{_are(names, 'class', 'classes')} perhaps several labels; use one separator everywhere"
         yield _warning("several-labels", text)
@@ -180,12 +182,11 @@ def _labels(report: "CheckReport") -> Iterator[Finding]:
 
 
 def _copies(report: "CheckReport") -> Iterator[Finding]:
+    files = ("group of equal files", "groups of equal files")
     if groups := [" = ".join(group) for group in report.duplicates]:
-        yield _warning("duplicates", f"{_are(groups, 'group')} of equal files: they count several times; keep one")
+        yield _warning("duplicates", f"{_are(groups, *files)} counted several times in training; keep one of each")
     if groups := [" = ".join(group) for group in report.contradictions]:
-        yield _warning(
-            "contradictions", f"{_are(groups, 'group')} of equal files with different tags; correct the tags"
-        )
+        yield _warning("contradictions", f"{_are(groups, *files)} tagged differently; correct the tags")
     if pairs := [" = ".join(pair) for pair in report.near_duplicates]:
         effect = "they count several times; keep one"
         if report.validation is None:
@@ -193,7 +194,7 @@ def _copies(report: "CheckReport") -> Iterator[Finding]:
         text = f"{_are(pairs, 'image')} almost equal to another: {effect}"
         yield _warning("near-duplicates", text)
     if pairs := [" = ".join(pair) for pair in report.validation_duplicates]:
-        text = f"{_are(pairs, 'image')} also a validation image: scores are too high; remove one of them"
+        text = f"{_are(pairs, 'image')} also among the validation images: scores are too high; remove one of them"
         yield _warning("validation-duplicates", text)
     if pairs := [" = ".join(pair) for pair in report.validation_near_duplicates]:
         text = f"{_are(pairs, 'image')} almost equal to a validation image: scores are too high; remove one of them"
@@ -247,7 +248,3 @@ def _subject(items: Sequence[str], noun: str, plural: str = "") -> str:
     """Number and noun, with the first two items: "3 files (a.jpg, b.jpg, ...)"."""
     examples = ", ".join(items[:2]) + (", ..." if len(items) > 2 else "")
     return f"{len(items):,} {noun if len(items) == 1 else plural or noun + 's'} ({examples})"
-
-
-def _images(count: int) -> str:
-    return f"{count:,} image{'' if count == 1 else 's'}"

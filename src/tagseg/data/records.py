@@ -59,7 +59,7 @@ class Records:
         merged = [
             replace(rows[0], labels=rows[0].labels.union(*(row.labels for row in rows))) for rows in by_image.values()
         ]
-        repeated = tuple(tuple(rows) for rows in by_image.values() if len({row.labels for row in rows}) > 1)
+        differing = tuple(tuple(rows) for rows in by_image.values() if len({row.labels for row in rows}) > 1)
         if classes is None:
             classes = sorted({label for record in records for label in record.labels})
         elif len(set(classes)) != len(classes):
@@ -69,7 +69,7 @@ class Records:
         for record in records:
             for label in record.labels - known:
                 raise DataError(f"{record.location}: {unknown_name('class', label, known)}")
-        return cls(tuple(classes), tuple(merged), repeated)
+        return cls(tuple(classes), tuple(merged), differing)
 
     @property
     def image_ids(self) -> list[str]:
