@@ -52,7 +52,8 @@ def train(
     """Train a segmentation network from image tags, or resume an interrupted run.
 
     Args:
-        data: Tagged images: a table, a folder, `shapes`, or a `DataSource`.
+        data: Tagged images: a table, a folder, `shapes`, or a `DataSource`. Images without tags are negatives:
+            they show none of the classes.
         out: Folder of the run.
         recipe: A recipe, its name, or a TOML file.
         val: Tagged validation images; by default a fraction of the data. Thresholds are tuned on their tags, which also

@@ -51,7 +51,7 @@ def _files(report: "CheckReport") -> Iterator[Finding]:
     if report.smaller_than_crop:
         text = (
             f"{_are(report.smaller_than_crop, 'image')} smaller than the crop of {report.crop} pixels and enlarged to "
-            f"it; use larger images or lower transforms.crop"
+            "it; use larger images or lower transforms.crop"
         )
         yield _warning("small-images", text)
 

@@ -16,7 +16,7 @@ Thumbnails = NDArray[np.uint8]  # [N, THUMBNAIL_SIDE, THUMBNAIL_SIDE]
 
 _MIN_CORRELATION = 0.9
 _MIN_LENGTH = THUMBNAIL_SIDE  # one gray level of deviation: less is the noise of rounding
-_BLOCK = 4096  # images that are compared at a time: 64 MiB
+_BLOCK = 2048  # images that are compared at a time: 16 MiB
 
 
 def find_copies(images: Thumbnails, originals: Thumbnails | None = None) -> dict[int, int]:
