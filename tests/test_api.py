@@ -72,6 +72,43 @@ def test_too_few_images_for_a_validation_split(tmp_path: Path) -> None:
         tagseg.train(tmp_path / "few.csv", tmp_path / "run", recipe=small_recipe(), workers=0)
 
 
+@pytest.mark.slow
+def test_one_class_whose_negatives_have_no_tags(photos: Path, tmp_path: Path) -> None:
+    """Training, thresholds, prediction, evaluation, pseudo labels and the report work with one class."""
+    rows = [line.split(",") for line in (photos / "photos.csv").read_text().splitlines()[1:]]
+    table = tmp_path / "disc.csv"
+    table.write_text("image,labels\n" + "".join(f"{name},{'disc' * ('disc' in tags)}\n" for name, tags in rows))
+    for mask in (photos / "ground truth").iterdir():
+        target = np.array(Image.open(mask))
+        (tmp_path / "masks").mkdir(exist_ok=True)
+        Image.fromarray((target == 2).astype(np.uint8)).save(tmp_path / "masks" / mask.name)  # the second in the table
+    source = tagseg.DataSource(table, images=photos / "images", masks=tmp_path / "masks")
+    assert tagseg.check(source, recipe=small_recipe()).verdict == "fit with warnings"
+    model = tagseg.train(source, tmp_path / "run", recipe=small_recipe(), workers=0)
+    assert model.classes == ("disc",)
+    held_out = [tags for name, tags in rows if Path(name).stem in (tmp_path / "run" / "validation.txt").read_text()]
+    assert 0 < sum("disc" in tags for tags in held_out) < len(held_out)
+    assert model.settings.thresholds_from == "tags"
+    assert 0 < model.settings.thresholds_per_class(1)[0] < 1
+    predictions = [model.predict(path) for path in (photos / "images").iterdir()]
+    assert all(prediction.labels in ((), ("disc",)) and prediction.mask.max() <= 1 for prediction in predictions)
+    result = tagseg.evaluate(source, model=model, out=tmp_path / "run")
+    assert {protocol: matrix.num_counted for protocol, matrix in result.confusion.items()} == {
+        "predicted-tags": 2,
+        "true-tags": 2,
+    }
+    tagseg.write_pseudo_labels(source, tmp_path / "pseudo", model=model)
+    values = {
+        name: set(np.array(Image.open(tmp_path / "pseudo" / "SegmentationClass" / f"{Path(name).stem}.png")).flat)
+        for name, _ in rows
+    }
+    assert {1} < set.union(*values.values()) <= {0, 1}
+    assert all(values[name] == {0} for name, tags in rows if "disc" not in tags)
+    student = small_recipe("model.method=supervised", "training.epochs=1")
+    assert tagseg.train_masks(tmp_path / "pseudo", tmp_path / "student", recipe=student, workers=0).classes == ("disc",)
+    assert "disc" in tagseg.write_report(tmp_path / "run", count=2).read_text()
+
+
 def test_training_works_in_another_thread(photos: Path, tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

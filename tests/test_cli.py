@@ -139,10 +139,24 @@ def test_check_prints_a_table_or_json_and_fails_on_problems(photos: Path, tmp_pa
     runner = CliRunner()
     result = runner.invoke(app, ["check", *data_arguments(photos)])
     assert result.exit_code == 0
-    assert "fit for training" in result.output
+    assert "fit for training, with " in result.output.splitlines()[-1]
     assert json.loads(runner.invoke(app, ["check", *data_arguments(photos), "--json"]).output)["image_count"] == 40
     (tmp_path / "bad.csv").write_text("image,labels\nnone.png,disc\n")
-    assert runner.invoke(app, ["check", str(tmp_path / "bad.csv")]).exit_code == 1
+    result = runner.invoke(app, ["check", str(tmp_path / "bad.csv")])
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith("not fit for training: ")
+
+
+def test_check_can_fail_on_warnings_and_takes_the_options_of_train(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "val.csv").write_text("".join((photos / "photos.csv").open().readlines()[:11]))
+    names = ["--val", str(tmp_path / "val.csv"), "--val-images", str(photos / "images")]
+    options = [*names, "--recipe", "shapes", "--set", "transforms.crop=32", "--json"]
+    result = CliRunner().invoke(app, ["check", *data_arguments(photos), *options])
+    assert result.exit_code == 0
+    report = json.loads(result.output)
+    assert (report["crop"], report["verdict"]) == (32, "fit with warnings")
+    assert len(report["validation_duplicates"]) == 10
+    assert CliRunner().invoke(app, ["check", *data_arguments(photos), *options, "--strict"]).exit_code == 1
 
 
 @pytest.mark.slow
@@ -221,7 +235,7 @@ def test_training_errors_are_one_line(
     (tmp_path / "one.csv").write_text("image,labels\n" + "".join(f"{i}.png,disc\n" for i in range(3)))
     for i in range(3):
         Image.new("RGB", (48, 48), (i, 0, 0)).save(tmp_path / f"{i}.png")
-    assert "only 0 class occurs in some images and not in others" in train(str(tmp_path / "one.csv"))
+    assert "every image is tagged 'disc'" in train(str(tmp_path / "one.csv"))
 
 
 def test_unreadable_images_stop_training_unless_skipped(
@@ -267,6 +281,8 @@ def test_training_needs_disk_space_for_checkpoints(
         (["evaluate", "shapes:2", "-m", "nowhere"], "nowhere: does not exist"),
         (["evaluate", "shapes:2"], "cross, but the model has aeroplane"),
         (["check", "nowhere.csv"], "nowhere.csv"),
+        (["check", "shapes", "--val", "nowhere.csv"], "nowhere.csv"),
+        (["check", "shapes", "--recipe", "shape"], "unknown recipe 'shape'"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),
         (["bench", "evaluate", "--model", "default"], "needs a model and images with masks; add --model and --data"),

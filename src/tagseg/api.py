@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from tagseg._device import usable_cores
-from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset, check as check_data
+from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
+from tagseg.data.check import check as check_data
 from tagseg.data.split import hold_out
 from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
@@ -51,7 +52,8 @@ def train(
     """Train a segmentation network from image tags, or resume an interrupted run.
 
     Args:
-        data: Tagged images: a table, a folder, `shapes`, or a `DataSource`.
+        data: Tagged images: a table, a folder, `shapes`, or a `DataSource`. Images without tags are negatives:
+            they show none of the classes.
         out: Folder of the run.
         recipe: A recipe, its name, or a TOML file.
         val: Tagged validation images; by default a fraction of the data. Thresholds are tuned on their tags, which also
@@ -371,15 +373,32 @@ def write_report(run: str | Path, out: str | Path | None = None, *, count: int =
     return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
 
 
-def check(data: str | Path | DataSource, *, against: Sequence[str | Path] = (), progress: bool = False) -> CheckReport:
-    """Validate a dataset before training.
+def check(
+    data: str | Path | DataSource,
+    *,
+    recipe: str | Path | Recipe = "default",
+    val: str | Path | DataSource | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> CheckReport:
+    """Validate a dataset before training: decode every image, count every tag, find duplicates.
 
     Args:
-        data: Tagged images.
-        against: Other datasets that must not share an image with this one.
+        data: Tagged images, as for `train`.
+        recipe: As for `train`: the size of its crop and the share of images that it holds out count.
+        val: Validation images, as for `train`; none of them may be among the others.
         progress: Show a progress bar.
+        **settings: Settings of the recipe to change, as for `train`.
     """
-    return check_data(DataSource.of(data), against=against, progress=progress)
+    resolved = Recipe.load(recipe, settings)
+    return check_data(
+        DataSource.of(data),
+        val=None if val is None else DataSource.of(val),
+        crop=resolved.transforms.crop,
+        fraction=resolved.validation.fraction,
+        seed=resolved.training.seed,
+        progress=progress,
+    )
 
 
 def recipes(*, all: bool = False) -> dict[str, str]:

@@ -75,18 +75,29 @@ def check(
     split: Split = None,
     separator: Separator = None,
     sbd: Sbd = None,
-    against: Annotated[list[str] | None, typer.Option(help="Another split that must not share an image.")] = None,
+    val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
+    val_images: Images = None,
+    val_split: Split = None,
+    recipe: Annotated[str, typer.Option(help="Recipe to train with (see `tagseg recipes`) or TOML file.")] = "default",
+    changes: Set = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
     json: Json = False,
 ) -> None:
-    """Validate a dataset before training."""
+    """Validate a dataset before training.
+
+    Exit status: 0 if it is fit for training, warnings or not; 1 if not, or if it cannot be opened; 2 for wrong options.
+    """
     source = _source(data, images, split, None, separator, sbd)
-    _require_paths([path for path in against or () if not _is_generated(path)])
-    report = tagseg.check(source, against=against or (), progress=True)
+    val_source = _validation_source(val, val_images, val_split, None, separator, sbd, default=(data, images, None))
+    _require_recipe(recipe)
+    report = tagseg.check(
+        source, recipe=tagseg.Recipe.load(recipe).with_assignments(changes or ()), val=val_source, progress=True
+    )
     if json:
         print(report.to_json())
     else:
         report.print()
-    if report.problems:
+    if report.problems or (strict and report.warnings):
         raise typer.Exit(1)
 
 

@@ -1,14 +1,19 @@
-"""Problems and warnings of `check`."""
+"""Facts that `check` finds in a dataset's files, and how a report is printed."""
 
 import io
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
+from PIL import Image
 from rich.console import Console
 
-from tagseg.data import DataSource, check, open_dataset, shapes
-from tests.data.small_datasets import BLUE, GREEN, RED, write_image, write_text
+import tagseg
+from tagseg.data import CheckReport, DataSource
+from tests.data.small_datasets import BLUE, GREEN, RED, write_coco, write_image, write_text
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "check.schema.json"
 
 
 def write_table(root: Path, rows: dict[str, str], name: str = "t.csv") -> Path:
@@ -23,110 +28,132 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_valid_dataset_has_no_problems() -> None:
-    report = check("shapes:60")
-    assert report.problems == []
-    assert report.warnings == []
-    assert report.image_count == 60
-    assert report.modes == {"RGB": 60}
+def kinds(report: CheckReport) -> set[str]:
+    return {finding.kind for finding in report.findings}
+
+
+def test_valid_dataset_is_fit() -> None:
+    report = tagseg.check("shapes:350", recipe="shapes", val=DataSource("shapes:60", split="val"))
+    assert (report.findings, report.verdict) == ((), "fit")
+    assert (report.image_count, report.validation_image_count) == (350, 60)
+    assert report.modes == {"RGB": 350}
 
 
 def test_report_counts_classes_sizes_and_modes(folder: Path) -> None:
-    report = check(write_table(folder, {"a.png": "cat dog", "b.png": "dog", "c.jpg": "cow"}))
+    report = tagseg.check(write_table(folder, {"a.png": "cat dog", "b.png": "dog", "c.jpg": "cow"}))
     assert dict(zip(report.classes, report.counts, strict=True)) == {"cat": 1, "cow": 1, "dog": 2}
     assert report.cooccurrence == ((1, 0, 1), (0, 1, 0), (1, 0, 2))
     assert report.sizes == {"smallest": (10, 10), "median": (20, 10), "largest": (40, 30)}
     assert report.modes == {"RGB": 3}
-    assert report.problems == []
 
 
 def test_missing_and_unreadable_files_are_problems(folder: Path) -> None:
     write_text(folder / "b.png", "broken")
-    report = check(write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow", "gone.png": "dog"}))
+    report = tagseg.check(write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow", "gone.png": "dog"}))
     assert report.image_count == 3
     assert [line.endswith("t.csv:5: gone.png") for line in report.missing] == [True]
     assert "b.png: is not an image" in report.unreadable[0]
-    assert any(
-        "1 listed image (" in line and "missing; add the files or remove the rows" in line for line in report.problems
-    )
+    assert any("1 listed image (" in line and "missing; add the files" in line for line in report.problems)
     assert any("1 file (" in line and "unreadable; replace or remove" in line for line in report.problems)
 
 
 def test_dataset_without_images_is_a_problem(folder: Path) -> None:
-    report = check(write_table(folder, {"x.png": "cat", "y.png": "dog"}))
+    report = tagseg.check(write_table(folder, {"x.png": "cat", "y.png": "dog"}))
     assert report.problems[0].startswith("no image was found")
-    assert report.sizes == {}
+    assert (report.sizes, report.validation_image_count) == ({}, 0)
 
 
-def test_classes_in_no_image_or_in_every_image_are_problems(folder: Path) -> None:
-    rows = {"a.png": "cat sky", "b.png": "dog sky", "c.jpg": "sky"}
-    report = check(write_table(folder, rows), classes=["cat", "dog", "sky", "unicorn"])
-    assert (report.absent_classes, report.constant_classes) == (("unicorn",), ("sky",))
-    assert any("'unicorn' occurs in no image, so it cannot be learned" in line for line in report.problems)
-    assert any(
-        "'sky' occurs in every image: without images that lack it, its masks may cover anything" in line
-        for line in report.problems
-    )
-    assert len(report.problems) == 2
+def test_class_of_no_image_is_a_problem(tmp_path: Path) -> None:
+    report = tagseg.check(write_coco(tmp_path, [{"image_id": 7, "category_id": 3}]))
+    assert report.counts == (0, 1)
+    assert any("1 class (cat) is in no image and cannot be learned" in line for line in report.problems)
+    assert report.unlabeled == ("two",)
 
 
-def test_at_least_two_classes_must_distinguish_images(folder: Path) -> None:
-    report = check(write_table(folder, {"a.png": "cat", "b.png": "cat", "c.jpg": ""}))
-    assert any("only 1 of the classes occurs in some images and not in others" in line for line in report.problems)
-    assert report.unlabeled == ("c",)
-    assert any("without labels" in line for line in report.warnings)
+def test_images_are_compared_with_the_recipe_s_crop(folder: Path) -> None:
+    table = write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "dog"})
+    assert tagseg.check(table).smaller_than_crop == ("a", "b", "c")
+    assert tagseg.check(table, crop=32).smaller_than_crop == ("a", "b")
+    assert tagseg.check(table, recipe="wideresnet38").crop == 321
 
 
-def test_different_spellings_of_a_label_are_warnings(folder: Path) -> None:
-    report = check(
-        write_table(folder, {"a.png": "Potted plant;dog", "b.png": "dog;potted-plant", "c.jpg": '"dog,cat"'})
-    )
-    assert report.similar_classes == (("Potted plant", "potted-plant"),)
-    assert report.unsplit_classes == ("dog,cat",)
-    numbers = write_table(folder, {"a.png": "1-1 -1", "b.png": "11 1", "c.jpg": "-1 1"})
-    assert not check(DataSource(numbers, separator=" ")).similar_classes
-    assert any(
-        "1 group (Potted plant = potted-plant) is of classes that differ in case or spaces alone" in line
-        for line in report.warnings
-    )
-    assert any("1 class (dog,cat) is perhaps several labels" in line for line in report.warnings)
+def test_validation_images_are_those_that_training_holds_out() -> None:
+    source = DataSource("shapes:50")
+    report = tagseg.check(source, fraction=0.2)
+    assert report.validation_image_count >= 10
+    assert (report.validation, min(report.validation_counts) > 0) == (None, True)
 
 
-def test_at_least_one_image_must_be_held_out(folder: Path) -> None:
-    few = check(write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow"}))
-    assert any("every image is the only one of some class" in line for line in few.problems)
-    enough = check(write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "dog"}))
-    assert enough.problems == []
-
-
-def test_duplicates_within_and_across_splits_are_warnings(folder: Path) -> None:
-    write_image(folder / "copy.png", RED, (10, 10))
+def test_named_validation_images_are_checked_too(folder: Path) -> None:
+    write_text(folder / "broken.png", "broken")
     write_image(folder / "leak.png", GREEN, (20, 10))
+    train = write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow"})
+    val = write_table(folder, {"leak.png": "dog", "broken.png": "dog", "gone.png": "cat"}, "val.csv")
+    report = tagseg.check(train, val=val)
+    assert report.validation == str(val)
+    assert (report.validation_image_count, report.validation_counts) == (2, (0, 0, 2))
+    assert report.validation_duplicates == (("b", "leak"),)
+    assert "broken.png" in report.unreadable[0]
+    assert "val.csv:4: gone.png" in report.missing[0]
+    wrong = write_table(folder, {"c.jpg": "zebra"}, "wrong.csv")
+    with pytest.raises(tagseg.TagsegError, match="wrong.csv:2: unknown class 'zebra'"):
+        tagseg.check(train, val=wrong)
+
+
+def test_equal_files_are_found(folder: Path) -> None:
+    write_image(folder / "copy.png", RED, (10, 10))
     train = write_table(folder, {"a.png": "cat", "b.png": "dog", "c.jpg": "cow", "copy.png": "dog"})
-    val = write_table(folder, {"leak.png": "dog"}, "val.csv")
-    report = check(train, against=[val])
+    report = tagseg.check(train)
     assert report.duplicates == report.contradictions == (("a", "copy"),)
-    assert report.shared == (("b", f"{val}: leak"),)
-    assert check(train, against=[open_dataset(val)]).shared == (("b", "leak"),)
-    assert [line for line in report.warnings if "different labels" in line]
-    assert [line for line in report.warnings if "another split" in line]
-    assert report.problems == []
+    assert {"duplicates", "contradictions"} <= kinds(report)
 
 
-def test_open_dataset_can_be_checked() -> None:
-    assert check(shapes(40).subset(range(30)), against=[shapes(20, split="val")]).image_count == 30
+def test_almost_equal_images_are_found_within_and_across_splits(tmp_path: Path) -> None:
+    images = DataSource("shapes:6").open().images
+    for index in range(6):
+        pixels = images.read(index)
+        Image.fromarray(pixels).save(tmp_path / f"{index}.png")
+        Image.fromarray(pixels).resize((60, 60)).save(tmp_path / f"{index}-small.jpg", quality=60)
+    train = {**{f"{index}.png": "cat" for index in range(4)}, "2-small.jpg": "cat"}
+    report = tagseg.check(
+        write_table(tmp_path, train), val=write_table(tmp_path, {"0-small.jpg": "cat", "5.png": "cat"}, "val.csv")
+    )
+    assert report.near_duplicates == (("2-small", "2"),)
+    assert report.validation_near_duplicates == (("0", "0-small"),)
 
 
-def test_json_contains_counts_and_problems(folder: Path) -> None:
-    report = check(write_table(folder, {"a.png": "cat", "b.png": "dog", "gone.png": "dog"}))
-    content = json.loads(report.to_json())
-    assert content["counts"] == [1, 1]
-    assert content["problems"] == report.problems
+def test_rows_of_one_image_are_told_apart_from_one_tag_per_row(folder: Path) -> None:
+    long = write_text(folder / "long.csv", "image,label\na.png,cat\na.png,dog\nb.png,dog\nb.png,dog\nc.jpg,\n")
+    report = tagseg.check(long)
+    assert report.repeated_rows == ((f"{long}:2", f"{long}:3"),)
+    assert report.one_tag_per_row
+    for rows in ("a.png,cat;dog\na.png,dog", "a.png,cat\na.png,", "a.png,cat\na.png,dog\nb.png,cat;dog"):
+        report = tagseg.check(write_text(folder / "wide.csv", f"image,labels\n{rows}\nc.jpg,cow\n"))
+        assert len(report.repeated_rows) == 1
+        assert not report.one_tag_per_row
 
 
-def test_printed_report_contains_counts_and_problems(folder: Path) -> None:
-    report = check(write_table(folder, {"a.png": "cat;[red]dog", "b.png": "[red]dog", "c.jpg": "", "gone.png": "cat"}))
+def test_json_fits_the_published_schema(folder: Path) -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for report in (
+        tagseg.check(write_table(folder, {"a.png": "cat", "b.png": "dog", "gone.png": "dog"})),
+        tagseg.check("shapes:30", val="shapes:20"),
+    ):
+        content = json.loads(report.to_json())
+        jsonschema.validate(content, schema)
+        assert (content["version"], content["verdict"]) == (1, report.verdict)
+        assert [entry["message"] for entry in content["findings"] if entry["level"] == "problem"] == report.problems
+
+
+def test_published_schema_is_current() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == CheckReport.schema_text(), "run: python -m tools.check_schema"
+
+
+def test_printed_report_ends_with_the_verdict(folder: Path) -> None:
+    rows = {"a.png": "cat;[red]dog", "b.png": "[red]dog", "c.jpg": "", "gone.png": "cat"}
+    report = tagseg.check(write_table(folder, rows))
     text = io.StringIO()
     report.print(Console(file=text, width=160))
-    for expected in ("[red]dog", "66.7%", "cat (1)", "40 x 30", "problem", "gone.png", "warning"):
+    for expected in ("[red]dog", "66.7%", "cat (1)", "40 x 30", "problem", "gone.png", "warning", "note"):
         assert expected in text.getvalue()
+    assert text.getvalue().endswith(f"not fit for training: {len(report.problems)} problems\n")

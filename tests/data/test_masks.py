@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from tagseg.data import DataError, DataSource, ImageDataset, check, open_dataset, open_masks, shapes
+import tagseg
+from tagseg.data import DataError, DataSource, ImageDataset, open_dataset, open_masks, shapes
 from tests.data.small_datasets import (
     image_bytes,
     write_coco,
@@ -115,14 +116,14 @@ def test_training_never_opens_a_mask_file(tmp_path: Path, monkeypatch: pytest.Mo
     for source in (voc, loose):
         dataset = open_dataset(source)
         content(dataset)
-        check(source)
+        tagseg.check(source)
     assert any(name.endswith("b.png") for name in opened)
 
 
 def test_dataset_does_not_depend_on_masks(tmp_path: Path) -> None:
     table = write_table_with_masks(tmp_path)
     voc = write_voc(tmp_path / "voc")
-    before = [content(open_dataset(table)), content(open_dataset(voc)), check(table).to_json()]
+    before = [content(open_dataset(table)), content(open_dataset(voc)), tagseg.check(table).to_json()]
     members = {f"images/{name}.webp": image_bytes(suffix="webp") for name in "ab"}
     (tmp_path / "t.zip").unlink()
     write_zip(tmp_path / "again.zip", members | {"masks/a.png": b"corrupt"})
@@ -132,7 +133,7 @@ def test_dataset_does_not_depend_on_masks(tmp_path: Path) -> None:
     after = [
         content(open_dataset(table, images=images)),
         content(open_dataset(voc)),
-        check(DataSource(table, images=images)).to_json(),
+        tagseg.check(DataSource(table, images=images)).to_json(),
     ]
     assert after == before
 

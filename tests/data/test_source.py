@@ -59,8 +59,8 @@ def test_missing_images_are_an_error_or_skipped(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"t\.csv:2: no image 'b\.png' was found; name its folder or zip with images="):
         source.open()
     assert source.open(skip_missing=True).image_ids == ("a",)
-    dataset, missing = source.open_available()
-    assert (dataset.image_ids, [record.image for record in missing]) == (("a",), ["b.png"])
+    dataset, records = source.open_available()
+    assert (dataset.image_ids, [record.image for record in records.missing]) == (("a",), ["b.png"])
 
 
 def test_masks_are_optional_unless_named(tmp_path: Path) -> None:

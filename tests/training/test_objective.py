@@ -49,6 +49,21 @@ def fast_loss(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) ->
     ).total
 
 
+def test_batch_without_tags_trains_on_its_labels_alone() -> None:
+    recipe = small_recipe()
+    network = build_network(recipe.model, ["dog"])
+    images, tags = torch.rand(2, 3, 48, 48), torch.zeros(2, 1)
+    losses = compute_losses(
+        network,
+        images,
+        BatchLabels.on_device(tags, images.device),
+        normalize=network.normalize,
+        settings=recipe.pseudo_labels,
+    )
+    assert losses.segmentation == 0  # the background is all that they show, and its weight is the share of other pixels
+    assert losses.total == losses.classification > 0
+
+
 class SeededTraining:
     """Seeded training, one step at a time."""
 

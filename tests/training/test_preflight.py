@@ -17,9 +17,15 @@ def test_class_without_images_is_refused() -> None:
         check_label_evidence(with_tags([[0, 0, 1], [0, 0, 1]], ["dog", "cat", "sofa"]))
 
 
-def test_fewer_than_two_varying_classes_are_refused() -> None:
-    with pytest.raises(DataError, match="only 1 class occurs in some images and not in others, and at least 2 must"):
-        check_label_evidence(with_tags([[1, 0], [1, 1]], ["dog", "sofa"]))
+def test_labels_that_no_image_lacks_are_refused() -> None:
+    with pytest.raises(DataError, match="every image is tagged 'dog': .* add images without it, which need no tags"):
+        check_label_evidence(with_tags([[1], [1]], ["dog"]))
+    with pytest.raises(DataError, match="every image has all classes: .* add images that lack some"):
+        check_label_evidence(with_tags([[1, 1], [1, 1]], ["dog", "sofa"]))
+
+
+def test_one_class_suffices_if_some_images_lack_it() -> None:
+    assert check_label_evidence(with_tags([[1], [0]], ["dog"])) == []
 
 
 def test_class_in_every_image_gives_a_warning() -> None:

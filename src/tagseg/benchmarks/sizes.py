@@ -76,9 +76,6 @@ class _ResizedReader:
     def info(self, index: int) -> ImageInfo:
         return self.reader.info(index)
 
-    def digest(self, index: int) -> bytes:
-        return self.reader.digest(index)
-
     def select(self, indices: Sequence[int]) -> Self:
         return type(self)(self.reader.select(indices), self.factor)
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tagseg.data.check import CheckReport, check
+from tagseg.data.check_report import CheckReport
 from tagseg.data.masks import IGNORE_LABEL, MaskDataset
 from tagseg.data.shapes import shapes, shapes_masks
 from tagseg.data.source import DataSource, open_dataset, open_masks
@@ -15,7 +15,6 @@ __all__ = [
     "DataSource",
     "ImageDataset",
     "MaskDataset",
-    "check",
     "open_dataset",
     "open_masks",
     "shapes",

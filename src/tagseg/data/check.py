@@ -1,233 +1,96 @@
-"""Validate a dataset before training: decode every image, count every label, compare files between splits."""
+"""Validate a dataset before training: decode every image once, count every label, compare images and splits."""
 
-import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
+from tagseg.data.check_report import CheckReport
 from tagseg.data.images import ImageInfo
-from tagseg.data.records import Record
+from tagseg.data.near_duplicates import Thumbnails, find_copies
+from tagseg.data.records import Records
 from tagseg.data.source import DataSource
 from tagseg.errors import DataError
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
-    from rich.console import Console
-
     from tagseg.data.dataset import ImageDataset
-
-    Checkable = str | Path | DataSource | ImageDataset
 
 _MIN_IMAGES_FOR_BAR = 500  # fewer take too little time for a progress bar
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class CheckReport:
-    """Result of `check`.
-
-    Attributes:
-        source: Name of the dataset.
-        image_count: Number of images whose file exists; the other attributes count only these.
-        classes: Class names.
-        counts: Number of images per class.
-        cooccurrence: Number of images that show both of two classes, [C][C]; the diagonal is `counts`.
-        sizes: Width and height of the smallest, the median and the largest image by area.
-        modes: Number of files per mode in which pixels are stored (PIL's names: RGB, L, P, CMYK, ...).
-        missing: Images that are listed but do not exist.
-        unreadable: Error message of each file that cannot be decoded.
-        unlabeled: Images without labels.
-        duplicates: Groups of images whose files are equal.
-        contradictions: Groups of `duplicates` whose labels differ.
-        shared: Pairs of an image and an equal one in another split.
-        can_hold_out: Whether an image can be held out for validation so that its classes keep a training image.
-    """
-
-    source: str
-    image_count: int
-    classes: tuple[str, ...]
-    counts: tuple[int, ...]
-    cooccurrence: tuple[tuple[int, ...], ...]
-    sizes: dict[str, tuple[int, int]]
-    modes: dict[str, int]
-    missing: tuple[str, ...]
-    unreadable: tuple[str, ...]
-    unlabeled: tuple[str, ...]
-    duplicates: tuple[tuple[str, ...], ...]
-    contradictions: tuple[tuple[str, ...], ...]
-    shared: tuple[tuple[str, str], ...]
-    can_hold_out: bool
-
-    @property
-    def absent_classes(self) -> tuple[str, ...]:
-        """Classes that occur in no image."""
-        return tuple(name for name, count in zip(self.classes, self.counts, strict=True) if count == 0)
-
-    @property
-    def constant_classes(self) -> tuple[str, ...]:
-        """Classes that occur in every image."""
-        return tuple(
-            name for name, count in zip(self.classes, self.counts, strict=True) if count == self.image_count > 0
-        )
-
-    @property
-    def similar_classes(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of classes whose names differ only in case, spaces, hyphens or underscores."""
-        groups: dict[str, list[str]] = defaultdict(list)
-        for name in self.classes:
-            groups[re.sub(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])", "", name).casefold()].append(name)
-        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
-
-    @property
-    def unsplit_classes(self) -> tuple[str, ...]:
-        """Classes that look like several labels with another separator, because a part of the name is a class."""
-        parts = {name: [part.strip() for part in re.split(r"[;,|/]", name)] for name in self.classes}
-        return tuple(name for name in self.classes if len(parts[name]) > 1 and set(parts[name]) & set(self.classes))
-
-    @property
-    def problems(self) -> list[str]:
-        """Reasons why training would fail or learn nothing, one line each; empty if the dataset is fit for training."""
-        lines = []
-        if not self.image_count:
-            lines.append("no image was found; name the folder or zip that holds the images")
-        if self.missing:
-            lines.append(f"{_count(self.missing, 'listed image')} missing; add the files or remove the rows")
-        if self.unreadable:
-            lines.append(f"{_count(self.unreadable, 'file')} unreadable; replace or remove them")
-        if self.image_count:
-            lines += [
-                f"class {name!r} occurs in no image, so it cannot be learned; add images of it or remove the class"
-                for name in self.absent_classes
-            ]
-            lines += [
-                f"class {name!r} occurs in every image: without images that lack it, its masks may cover anything; "
-                "add images without it or remove the class"
-                for name in self.constant_classes
-            ]
-        informative = len(self.classes) - len(self.absent_classes) - len(self.constant_classes)
-        if self.image_count and informative < 2:
-            lines.append(
-                f"only {informative} of the classes occurs in some images and not in others, at least 2 must: masks "
-                "are learned from differences between images; add images with other labels"
-            )
-        if self.image_count and not self.can_hold_out:
-            lines.append(
-                "every image is the only one of some class, so none can be held out for validation; add images, or "
-                "name other images for validation when you train"
-            )
-        return lines
-
-    @property
-    def warnings(self) -> list[str]:
-        """Reasons why the result of training may be worse than possible, one line each."""
-        lines = []
-        if self.similar_classes:
-            groups = [" = ".join(group) for group in self.similar_classes]
-            lines.append(f"{_count(groups, 'group')} of classes that differ in case or spaces alone: use one spelling")
-        if self.unsplit_classes:
-            names = _count(self.unsplit_classes, "class", "classes")
-            lines.append(f"{names} perhaps several labels: use one separator everywhere")
-        if self.unlabeled:
-            lines.append(f"{_count(self.unlabeled, 'image')} without labels: only background is learned from them")
-        if self.duplicates:
-            groups = [" = ".join(group) for group in self.duplicates]
-            lines.append(f"{_count(groups, 'group')} of equal files: they count several times in training")
-        if self.contradictions:
-            groups = [" = ".join(group) for group in self.contradictions]
-            lines.append(f"{_count(groups, 'group')} of equal files with different labels: correct the labels")
-        if self.shared:
-            pairs = [" = ".join(pair) for pair in self.shared]
-            lines.append(f"{_count(pairs, 'image')} also in another split: scores there will be too high")
-        return lines
-
-    def to_json(self) -> str:
-        """Serialize the report, with its problems and warnings, as JSON."""
-        names = ("absent_classes", "constant_classes", "similar_classes", "unsplit_classes", "problems", "warnings")
-        derived = {name: getattr(self, name) for name in names}
-        return json.dumps({**asdict(self), **derived}, indent=2, ensure_ascii=False)
-
-    def print(self, console: "Console | None" = None) -> None:
-        """Print the report as tables."""
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table
-
-        console = console or Console()
-        overview = Table(title=escape(self.source), show_header=False)
-        overview.add_row("images", str(self.image_count))
-        for name, (width, height) in self.sizes.items():
-            overview.add_row(f"{name} size", f"{width} x {height}")
-        overview.add_row("modes", ", ".join(f"{mode} {count}" for mode, count in self.modes.items()) or "none")
-        console.print(overview)
-        table = Table("class", "images", "share", "most often with")
-        for i, (name, count) in enumerate(zip(self.classes, self.counts, strict=True)):
-            share = f"{count / self.image_count:.1%}" if self.image_count else ""
-            table.add_row(escape(name), str(count), share, escape(self._most_frequent_partner(i)))
-        console.print(table)
-        for line in self.problems:
-            console.print(f"[bold red]problem[/] {escape(line)}", highlight=False)
-        for line in self.warnings:
-            console.print(f"[yellow]warning[/] {escape(line)}", highlight=False)
-        if not self.problems:
-            console.print("[green]fit for training[/]")
-
-    def _most_frequent_partner(self, index: int) -> str:
-        others = [(count, name) for name, count in zip(self.classes, self.cooccurrence[index], strict=True)]
-        others.pop(index)
-        count, name = max(others, key=lambda other: other[0], default=(0, ""))
-        return f"{name} ({count})" if count else ""
-
-
 def check(
-    source: "Checkable",
+    source: DataSource,
     *,
-    classes: Sequence[str] | None = None,
-    against: "Sequence[Checkable]" = (),
+    val: DataSource | None,
+    crop: int,
+    fraction: float,
+    seed: int,
     progress: bool = False,
 ) -> CheckReport:
-    """Validate a dataset before training: decode every image and count every label.
+    """Validate a dataset before training.
 
     Args:
-        source: Path or `DataSource`, or an open dataset.
-        classes: Class names in their order, as in `DataSource.open`.
-        against: Other splits, which must not share an image with this one.
+        source: Tagged images.
+        val: Validation images; None holds some out as training does.
+        crop: Side of the crop in training.
+        fraction: Fraction of the images to hold out.
+        seed: Random seed of training, which chooses these.
         progress: Show a progress bar if the dataset is large and stderr is a terminal.
     """
-    from tagseg.data.split import can_hold_out
+    from tagseg.data.split import hold_out
 
-    missing: tuple[Record, ...] = ()
-    if isinstance(source, str | Path | DataSource):
-        source = DataSource.of(source)
-        title = source.path
-        dataset, missing = source.open_available(classes)
+    dataset, records = source.open_available()
+    infos, unreadable = _read_images(dataset, "Checking images", progress=progress)
+    equal = _equal_files(infos)
+    repeats = {i for group in equal for i in group[1:]}
+    originals = [i for i in infos if i not in repeats]
+    sources = [records]
+    shared: list[tuple[str, str]] = []
+    near_shared: list[tuple[str, str]] = []
+    if val is None:
+        validation = hold_out(dataset, fraction, seed=seed)[1]
     else:
-        title, dataset = "dataset", source
-    results = _map_images(dataset, dataset.images.info, "Checking images", progress=progress)
-    infos = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
-    groups = _equal_files(infos)
+        validation, val_records = val.open_available(dataset.classes)
+        val_infos, val_unreadable = _read_images(validation, "Checking validation images", progress=progress)
+        unreadable += val_unreadable
+        sources.append(val_records)
+        shared, near_shared = _shared(dataset, {i: infos[i] for i in originals}, validation, val_infos)
     cooccurrence = dataset.labels.T @ dataset.labels
     return CheckReport(
-        source=title,
+        source=source.path,
         image_count=len(dataset),
         classes=dataset.classes,
-        counts=tuple(int(count) for count in dataset.labels.sum(0)),
+        counts=_counts(dataset),
         cooccurrence=tuple(tuple(int(count) for count in row) for row in cooccurrence),
+        validation=None if val is None else val.path,
+        validation_image_count=len(validation),
+        validation_counts=_counts(validation),
+        crop=crop,
         sizes=_sizes(list(infos.values())),
         modes=dict(Counter(info.mode for info in infos.values()).most_common()),
-        missing=tuple(f"{record.location}: {record.image}" for record in missing),
-        unreadable=tuple(str(result) for result in results if isinstance(result, DataError)),
+        smaller_than_crop=tuple(
+            dataset.image_ids[i] for i, info in infos.items() if max(info.width, info.height) < crop
+        ),
+        missing=tuple(f"{record.location}: {record.image}" for entry in sources for record in entry.missing),
+        unreadable=tuple(unreadable),
         unlabeled=tuple(dataset.image_ids[int(i)] for i in (dataset.labels.sum(1) == 0).nonzero()),
-        duplicates=tuple(tuple(dataset.image_ids[i] for i in group) for group in groups),
+        repeated_rows=tuple(tuple(row.location for row in rows) for entry in sources for rows in entry.repeated),
+        one_tag_per_row=all(_one_tag_per_row(entry) for entry in sources),
+        duplicates=tuple(tuple(dataset.image_ids[i] for i in group) for group in equal),
         contradictions=tuple(
             tuple(dataset.image_ids[i] for i in group)
-            for group in groups
+            for group in equal
             if (dataset.labels[group] != dataset.labels[group[0]]).any()
         ),
-        shared=tuple(pair for other in against for pair in _shared(dataset, infos, other, progress=progress)),
-        can_hold_out=can_hold_out(dataset),
+        near_duplicates=tuple(
+            (dataset.image_ids[originals[i]], dataset.image_ids[originals[j]])
+            for i, j in find_copies(_thumbnails([infos[i] for i in originals])).items()
+        ),
+        validation_duplicates=tuple(shared),
+        validation_near_duplicates=tuple(near_shared),
     )
 
 
@@ -240,6 +103,13 @@ def find_unreadable(dataset: "ImageDataset", *, progress: bool = False) -> dict[
     """
     results = _map_images(dataset, dataset.images.info, "Reading images", progress=progress)
     return {i: result for i, result in enumerate(results) if isinstance(result, DataError)}
+
+
+def _read_images(dataset: "ImageDataset", title: str, *, progress: bool) -> tuple[dict[int, ImageInfo], list[str]]:
+    """Facts about every image by position, and what is wrong with those that cannot be decoded."""
+    results = _map_images(dataset, dataset.images.info, title, progress=progress)
+    infos = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
+    return infos, [result.problem for result in results if isinstance(result, DataError)]
 
 
 def _map_images(
@@ -268,6 +138,10 @@ def _map_images(
         return list(track(results, title, len(dataset), console=console, transient=True, disable=disable))
 
 
+def _counts(dataset: "ImageDataset") -> tuple[int, ...]:
+    return tuple(int(count) for count in dataset.labels.sum(0))
+
+
 def _equal_files(infos: Mapping[int, ImageInfo]) -> list[list[int]]:
     by_digest: dict[bytes, list[int]] = defaultdict(list)
     for i, info in infos.items():
@@ -278,22 +152,32 @@ def _equal_files(infos: Mapping[int, ImageInfo]) -> list[list[int]]:
 def _shared(
     dataset: "ImageDataset",
     infos: Mapping[int, ImageInfo],
-    other: "Checkable",
-    *,
-    progress: bool,
-) -> list[tuple[str, str]]:
-    """Pairs of image IDs, in this and in the other split, whose files are equal."""
-    prefix = ""
-    if isinstance(other, str | Path | DataSource):
-        other_source = DataSource.of(other)
-        prefix, other = f"{other_source.path}: ", other_source.open()
-    image_ids = {info.digest: dataset.image_ids[i] for i, info in infos.items()}
-    digests = _map_images(other, other.images.digest, "Comparing splits", progress=progress)
-    return [
-        (image_ids[digest], prefix + image_id)
-        for image_id, digest in zip(other.image_ids, digests, strict=True)
-        if not isinstance(digest, DataError) and digest in image_ids
-    ]
+    validation: "ImageDataset",
+    val_infos: Mapping[int, ImageInfo],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Pairs of an image and a validation image that are equal, and pairs that are almost equal."""
+    by_digest = {info.digest: i for i, info in infos.items()}
+    equal = [(by_digest[info.digest], j) for j, info in val_infos.items() if info.digest in by_digest]
+    positions, others = list(infos), [j for j, info in val_infos.items() if info.digest not in by_digest]
+    copies = find_copies(_thumbnails([val_infos[j] for j in others]), _thumbnails(list(infos.values())))
+    near = [(positions[i], others[j]) for j, i in copies.items()]
+    return (
+        [(dataset.image_ids[i], validation.image_ids[j]) for i, j in equal],
+        [(dataset.image_ids[i], validation.image_ids[j]) for i, j in near],
+    )
+
+
+def _thumbnails(infos: Sequence[ImageInfo]) -> Thumbnails:
+    return np.array([info.thumbnail for info in infos], np.uint8)
+
+
+def _one_tag_per_row(records: Records) -> bool:
+    """Whether no row has several tags, and no row of an image that is listed again lacks one."""
+    repeated = {record.image for group in records.repeated for record in group}
+    single = (record for record in records.records if record.image not in repeated)
+    return all(len(record.labels) == 1 for group in records.repeated for record in group) and all(
+        len(record.labels) <= 1 for record in single
+    )
 
 
 def _sizes(infos: Sequence[ImageInfo]) -> dict[str, tuple[int, int]]:
@@ -302,11 +186,3 @@ def _sizes(infos: Sequence[ImageInfo]) -> dict[str, tuple[int, int]]:
         return {}
     examples = {"smallest": by_area[0], "median": by_area[len(by_area) // 2], "largest": by_area[-1]}
     return {name: (width, height) for name, (_, width, height) in examples.items()}
-
-
-def _count(items: Sequence[str], noun: str, plural: str = "") -> str:
-    """Format a subject such as "3 files (a.jpg, b.jpg, ...) are", which names the first two items."""
-    examples = ", ".join(items[:2]) + (", ..." if len(items) > 2 else "")
-    if len(items) == 1:
-        return f"1 {noun} ({examples}) is"
-    return f"{len(items)} {plural or noun + 's'} ({examples}) are"

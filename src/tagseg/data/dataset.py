@@ -18,10 +18,7 @@ class ImageReader(Protocol):
         """Read an image as RGB, [H, W, 3]."""
 
     def info(self, index: int) -> ImageInfo:
-        """Decode an image and return its size, mode and digest."""
-
-    def digest(self, index: int) -> bytes:
-        """Hash an image without decoding it."""
+        """Decode an image and return facts about it."""
 
     def select(self, indices: Sequence[int]) -> Self:
         """Reader of only these images."""

@@ -1,6 +1,5 @@
 """Files on disk and inside zips, and how a name in a table is looked up among them."""
 
-import hashlib
 import lzma
 import os
 import zipfile
@@ -11,7 +10,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from tagseg.data.images import IMAGE_SUFFIXES, ImageInfo, Pixels, decode, decode_with_mode, strip_image_suffix
+from tagseg.data.images import (
+    IMAGE_SUFFIXES,
+    ImageInfo,
+    Pixels,
+    decode,
+    decode_with_mode,
+    image_info,
+    strip_image_suffix,
+)
 from tagseg.errors import DataError
 
 
@@ -95,10 +102,7 @@ class ImageFiles:
         file = self.files[index]
         data = file.read()
         pixels, mode = decode_with_mode(data, str(file))
-        return ImageInfo(pixels.shape[1], pixels.shape[0], mode, hashlib.blake2b(data).digest())
-
-    def digest(self, index: int) -> bytes:
-        return hashlib.blake2b(self.files[index].read()).digest()
+        return image_info(pixels, mode, data)
 
     def select(self, indices: Sequence[int]) -> Self:
         return replace(self, files=tuple(self.files[i] for i in indices))

@@ -1,5 +1,6 @@
 """Decode image files of any common format to 8-bit RGB, as an image viewer shows them."""
 
+import hashlib
 import io
 import warnings
 from contextlib import suppress
@@ -13,6 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from tagseg.errors import DataError
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
+THUMBNAIL_SIDE = 16
 Pixels = NDArray[np.uint8]  # [H, W, 3]
 
 
@@ -25,12 +27,26 @@ class ImageInfo:
         height: Height after EXIF rotation.
         mode: PIL's name of the mode in which the file stores its pixels, such as RGB, L, P or CMYK.
         digest: Hash of the file's content: equal for equal files.
+        thumbnail: Small gray copy of the image: similar for similar images.
     """
 
     width: int
     height: int
     mode: str
     digest: bytes
+    thumbnail: NDArray[np.uint8]
+
+
+def image_info(pixels: Pixels, mode: str, content: bytes) -> ImageInfo:
+    """Facts about an image from its pixels, the mode of its file, and the file's content."""
+    height, width = pixels.shape[:2]
+    return ImageInfo(width, height, mode, hashlib.blake2b(content).digest(), thumbnail(pixels))
+
+
+def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:
+    """Gray thumbnail, [THUMBNAIL_SIDE, THUMBNAIL_SIDE]; it keeps nothing of the aspect ratio."""
+    side = (THUMBNAIL_SIDE, THUMBNAIL_SIDE)
+    return np.asarray(Image.fromarray(pixels).convert("L").resize(side, Image.Resampling.BOX))
 
 
 def strip_image_suffix(name: PurePosixPath) -> PurePosixPath:

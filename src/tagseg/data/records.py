@@ -1,6 +1,6 @@
 """Records of image and labels, which every reader of a format returns before any image is opened."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -33,10 +33,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """All images of a source with their labels; each image occurs once."""
+    """All images of a source with their labels; each image occurs once.
+
+    Attributes:
+        classes: Class names.
+        records: One record per image.
+        repeated: The records that were merged into one, for each image of which they have different labels.
+    """
 
     classes: tuple[str, ...]
     records: tuple[Record, ...]
+    repeated: tuple[tuple[Record, ...], ...] = ()
 
     @classmethod
     def merge(cls, records: Sequence[Record], classes: Sequence[str] | None) -> "Records":
@@ -46,11 +53,13 @@ class Records:
             records: Records in their order.
             classes: Class names in their order; None means all labels in alphabetical order.
         """
-        merged: dict[str, Record] = {}
+        by_image: dict[str, list[Record]] = defaultdict(list)
         for record in records:
-            if earlier := merged.get(record.image):
-                record = replace(earlier, labels=earlier.labels | record.labels)
-            merged[record.image] = record
+            by_image[record.image].append(record)
+        merged = [
+            replace(rows[0], labels=rows[0].labels.union(*(row.labels for row in rows))) for rows in by_image.values()
+        ]
+        differing = tuple(tuple(rows) for rows in by_image.values() if len({row.labels for row in rows}) > 1)
         if classes is None:
             classes = sorted({label for record in records for label in record.labels})
         elif len(set(classes)) != len(classes):
@@ -60,7 +69,7 @@ class Records:
         for record in records:
             for label in record.labels - known:
                 raise DataError(f"{record.location}: {unknown_name('class', label, known)}")
-        return cls(tuple(classes), tuple(merged.values()))
+        return cls(tuple(classes), tuple(merged), differing)
 
     @property
     def image_ids(self) -> list[str]:

@@ -3,7 +3,6 @@
 Seed, split and index determine an image, so every machine generates the same dataset.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from tagseg.data._shapes_render import SHAPE_CLASSES, Shape, draw_scene, paint, scene_mask
-from tagseg.data.images import ImageInfo, Pixels
+from tagseg.data.images import ImageInfo, Pixels, image_info
 from tagseg.data.masks import Mask, MaskDataset
 from tagseg.errors import DataError, unknown_name
 
@@ -64,10 +63,8 @@ class _ShapesReader:
         return _image(self.seed, self.split, self.size, self.indices[index]).copy()
 
     def info(self, index: int) -> ImageInfo:
-        return ImageInfo(self.size, self.size, "RGB", self.digest(index))
-
-    def digest(self, index: int) -> bytes:
-        return hashlib.blake2b(self.read(index).tobytes()).digest()
+        pixels = self.read(index)
+        return image_info(pixels, "RGB", pixels.tobytes())
 
     def select(self, indices: Sequence[int]) -> Self:
         return replace(self, indices=tuple(self.indices[i] for i in indices))

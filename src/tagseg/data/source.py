@@ -24,7 +24,7 @@ from tagseg.data.mask_folders import (
     read_pseudo_label_source,
 )
 from tagseg.data.masks import MaskDataset, find_mask_files
-from tagseg.data.records import Record, Records
+from tagseg.data.records import Records
 from tagseg.data.shapes import shapes, shapes_masks
 from tagseg.data.tables import TABLE_SUFFIXES, default_image_paths, read_table
 from tagseg.data.voc import VOC_CLASSES, VocFolders, find_voc, read_voc, voc_masks
@@ -183,7 +183,8 @@ class DataSource:
             skip_missing: Leave out images whose file is missing, instead of raising an error.
             max_side: Reduce larger images while decoding, so that no side is longer.
         """
-        dataset, missing = self.open_available(classes, max_side=max_side)
+        dataset, records = self.open_available(classes, max_side=max_side)
+        missing = records.missing
         if missing and not skip_missing:
             others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise DataError(
@@ -196,21 +197,20 @@ class DataSource:
 
     def open_available(
         self, classes: Sequence[str] | None = None, *, max_side: int | None = None
-    ) -> "tuple[ImageDataset, tuple[Record, ...]]":
-        """Open the images whose file exists, and return the records of the others too.
+    ) -> "tuple[ImageDataset, Records]":
+        """Open the images whose file exists, and return the records of all, of which the built-in dataset has none.
 
         Args:
             classes: As in `open`.
             max_side: As in `open`.
         """
         entries = self._read(self.detect(), classes)
-        dataset, missing = (
-            (entries.dataset(max_side=max_side), entries.missing) if isinstance(entries, Records) else (entries, ())
-        )
+        records = entries if isinstance(entries, Records) else Records(entries.classes, ())
+        dataset = entries.dataset(max_side=max_side) if isinstance(entries, Records) else entries
         count = len(dataset)
         if self.limit is not None and self.limit < count:
             dataset = dataset.subset([number * count // self.limit for number in range(self.limit)])
-        return dataset, missing
+        return dataset, records
 
     def open_masks(self, classes: Sequence[str] | None = None) -> MaskDataset:
         """Open the masks, for evaluation; image IDs are those of `open`.

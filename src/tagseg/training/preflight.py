@@ -39,7 +39,8 @@ def readable_images(data: ImageDataset, *, skip_bad: bool, progress: bool = Fals
 def check_label_evidence(data: ImageDataset) -> list[str]:
     """Check that the labels suffice to learn from.
 
-    Every class needs an image, and at least two classes must be absent from some images.
+    Every class needs an image, and at least one class must be absent from some images. Images without tags are
+    negatives: they show none of the classes.
 
     Returns:
         Warnings, a line each.
@@ -52,12 +53,11 @@ def check_label_evidence(data: ImageDataset) -> list[str]:
             f"no image is tagged {missing[0]!r}{others}, so it cannot be learned",
             "add images of it or remove the class",
         )
-    varying = int(((counts > 0) & (counts < len(data))).sum())
-    if varying < 2:
+    if (counts == len(data)).all():
+        subject = f"every image is tagged {data.classes[0]!r}" if len(counts) == 1 else "every image has all classes"
         raise DataError(
-            f"only {varying} class occurs in some images and not in others, and at least 2 must: masks are learned "
-            "from what distinguishes images",
-            "add images with other tags",
+            f"{subject}: masks are learned from what distinguishes images",
+            "add images without it, which need no tags" if len(counts) == 1 else "add images that lack some",
         )
     return [
         f"class {name!r} occurs in every image: nothing shows what it is not, so its masks may cover anything"
