@@ -13,7 +13,7 @@ from tests.predict.conftest import Pixels
 
 def test_folders_patterns_zips_and_members_are_found(folder: Path) -> None:
     def names(*arguments: str | Path) -> list[str]:
-        return [image.name for image in find_sources(arguments)]
+        return [image.name for image in find_sources(arguments).images]
 
     assert names(folder) == ["a", "b", "cats/c", "cats/d"]
     assert names(folder / "b.jpg") == ["b"]
@@ -23,19 +23,19 @@ def test_folders_patterns_zips_and_members_are_found(folder: Path) -> None:
     assert names(archive) == ["x/e", "f"]
     assert names(f"{archive}:x/e.png") == ["x/e"]
     assert names(f"{folder}/**/**/*.png") == ["a", "c", "d"]  # each file once
-    assert names(folder / "a.png", folder) == ["a", "a", "b", "cats/c", "cats/d"]  # every argument keeps its images
+    assert names(folder / "a.png", folder) == ["a", "a-2", "b", "cats/c", "cats/d"]  # every argument keeps its images
 
 
 def test_file_objects_can_be_read_twice(folder: Path) -> None:
     file = BytesIO((folder / "a.png").read_bytes())
-    (source,) = find_sources([file])
+    (source,) = find_sources([file]).images
     assert np.array_equal(source.read(), source.read())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_floating_point_tensors_are_converted(image: Pixels, dtype: torch.dtype) -> None:
     tensor = torch.from_numpy(image).permute(2, 0, 1) / 255
-    (source,) = find_sources(tensor.to(dtype))
+    (source,) = find_sources(tensor.to(dtype)).images
     assert np.abs(source.read().astype(int) - image).max() <= 1
 
 
@@ -49,7 +49,7 @@ def test_missing_images_are_named(folder: Path) -> None:
         with pytest.raises(DataError, match=message):
             find_sources(argument)
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match="this folder has no images; image files end in .bmp"):
+    with pytest.raises(DataError, match="this folder has no images; image files end in .avif, .bmp"):
         find_sources(folder / "empty")
     with pytest.raises(DataError, match="no images were given"):
         find_sources([])
