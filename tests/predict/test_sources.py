@@ -1,13 +1,14 @@
 import sys
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tagseg.data import DataError
-from tagseg.predict.sources import find_sources
+from tagseg.predict.sources import find_sources, summarize_left_out
 from tests.predict.conftest import Pixels
 
 
@@ -59,3 +60,36 @@ def test_missing_images_are_named(folder: Path) -> None:
 def test_wrong_patterns_are_named(folder: Path) -> None:
     with pytest.raises(DataError, match=r"photos/\*\*.png: is not a pattern .*; write for example photos/\*\*/\*.jpg"):
         find_sources(f"{folder}/**.png")
+
+
+def test_files_that_are_not_read_are_named(folder: Path) -> None:
+    for name in ("layers.psd", "cats/more.psd", "clip.mp4"):
+        (folder / name).write_bytes(b"")
+    sources = find_sources(folder)
+    assert [image.name for image in sources.images] == ["a", "b", "cats/c", "cats/d"]  # notes.txt is no image
+    assert sources.left_out == {
+        ".psd is not read; convert it to JPEG or PNG": [str(folder / "cats" / "more.psd"), str(folder / "layers.psd")],
+        "videos need --every SECONDS (every= in Python)": [str(folder / "clip.mp4")],
+    }
+    assert summarize_left_out(sources.left_out) == (
+        f"2 files, such as {folder / 'cats' / 'more.psd'} (.psd is not read; convert it to JPEG or PNG), "
+        f"1 file {folder / 'clip.mp4'} (videos need --every SECONDS (every= in Python))"
+    )
+    assert find_sources(f"{folder}/**/*").left_out.keys() == sources.left_out.keys()
+    (folder / "only").mkdir()
+    (folder / "only" / "a.psd").write_bytes(b"")
+    with pytest.raises(DataError, match="this folder has no images; left out: 1 file .*a.psd"):
+        find_sources(folder / "only")
+
+
+def test_urls_and_standard_input_are_images(image: Pixels, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = find_sources("https://example.org/photos/my%20dog.jpg?size=3").images
+    assert (source.name, source.path) == ("my dog", "https://example.org/photos/my%20dog.jpg?size=3")
+    with pytest.raises(DataError, match="ftp://example.org/a.jpg: is neither http nor https"):
+        find_sources("ftp://example.org/a.jpg")
+    file = BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(file.getvalue())))
+    (source,) = find_sources("-").images
+    assert (source.name, source.path) == ("stdin", "-")
+    assert np.array_equal(source.read(), image)  # type: ignore[union-attr]

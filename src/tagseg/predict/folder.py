@@ -168,11 +168,11 @@ class PredictionFolder:
 
     def _is_to_predict(self, image: PlannedImage) -> bool:
         record = self._finished.get(image.name)
-        is_same = record is not None and image.path == record.path and image.tags == record.tags
+        is_same = record is not None and (image.path, image.tags) == (record.path, record.tags)
+        is_same = is_same and image.path not in _UNREPEATABLE
         files = record.files.values() if record else output_files(image.name).values()
         existing = [file for file in files if (self._out / file).exists()]
-        is_whole = len(existing) == len(files) and image.path not in _UNREPEATABLE
-        if self._skip_existing and is_same and is_whole:
+        if self._skip_existing and is_same and len(existing) == len(files):
             return False
         for file in existing:
             if file not in self._owned:
