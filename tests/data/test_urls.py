@@ -10,6 +10,10 @@ from PIL import Image
 from tagseg.data import DataError, urls
 from tagseg.data.urls import UrlRef, check_url, is_url, url_name
 
+_file = io.BytesIO()
+Image.new("RGB", (8, 6)).save(_file, "PNG")
+PNG = _file.getvalue()
+
 
 class Handler(BaseHTTPRequestHandler):
     """Serves an image, redirects to it and elsewhere, and a page that does not exist."""
@@ -25,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(200)
             self.end_headers()
             with suppress(BrokenPipeError, ConnectionResetError):
-                Image.new("RGB", (8, 6)).save(self.wfile, "PNG")
+                self.wfile.write(PNG)
         else:
             self.send_error(404)
 

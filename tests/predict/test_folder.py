@@ -92,11 +92,11 @@ def test_foreign_index_is_not_overwritten(predictor: Predictor, folder: Path, tm
 def test_other_settings_need_another_folder_or_replace_all(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_predictions(predictor.predict_many(folder), out)
-    for more in ({}, {"skip_existing": True}):
+    for skip_existing in (False, True):
         with pytest.raises(
             ConfigError, match=r"other settings \(crf is false there, true here\); replace them by over"
         ):
-            write_predictions(predictor.predict_many(folder, crf=True), out, **more)
+            write_predictions(predictor.predict_many(folder, crf=True), out, skip_existing=skip_existing)
     with pytest.raises(ConfigError, match=r"lists b, which is not among these images, with other settings"):
         write_predictions(predictor.predict_many(folder / "a.png", crf=True), out, overwrite=True)
     index = write_predictions(predictor.predict_many(folder, crf=True), out, overwrite=True)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from tagseg.data import DataError
-from tagseg.predict.sources import find_sources, summarize_left_out
+from tagseg.predict.sources import MemorySource, find_sources, summarize_left_out
 from tests.predict.conftest import Pixels
 
 
@@ -30,6 +30,7 @@ def test_folders_patterns_zips_and_members_are_found(folder: Path) -> None:
 def test_file_objects_can_be_read_twice(folder: Path) -> None:
     file = BytesIO((folder / "a.png").read_bytes())
     (source,) = find_sources([file]).images
+    assert isinstance(source, MemorySource)
     assert np.array_equal(source.read(), source.read())
 
 
@@ -37,6 +38,7 @@ def test_file_objects_can_be_read_twice(folder: Path) -> None:
 def test_floating_point_tensors_are_converted(image: Pixels, dtype: torch.dtype) -> None:
     tensor = torch.from_numpy(image).permute(2, 0, 1) / 255
     (source,) = find_sources(tensor.to(dtype)).images
+    assert isinstance(source, MemorySource)
     assert np.abs(source.read().astype(int) - image).max() <= 1
 
 
@@ -91,5 +93,6 @@ def test_urls_and_standard_input_are_images(image: Pixels, monkeypatch: pytest.M
     Image.fromarray(image).save(file, "PNG")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(file.getvalue())))
     (source,) = find_sources("-").images
+    assert isinstance(source, MemorySource)
     assert (source.name, source.path) == ("stdin", "-")
-    assert np.array_equal(source.read(), image)  # type: ignore[union-attr]
+    assert np.array_equal(source.read(), image)

@@ -6,6 +6,7 @@ import pytest
 from tagseg.data import DataError
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.sources import find_sources
+from tagseg.predict.video import VideoSource
 
 cv2 = pytest.importorskip("cv2")
 
@@ -33,7 +34,8 @@ def test_frames_are_taken_every_few_seconds(predictor: Predictor, video: Path) -
 
 def test_frames_are_decoded_one_by_one(video: Path) -> None:
     (source,) = find_sources(video, every=0.1).images
-    frames = source.frames()  # type: ignore[union-attr]
+    assert isinstance(source, VideoSource)
+    frames = source.frames()
     assert next(frames).name == "clip-000000.000s"
     frames.close()
 

@@ -4,11 +4,14 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from tagseg._version import __version__
 from tagseg.errors import DataError
+
+if TYPE_CHECKING:
+    from urllib.request import HTTPRedirectHandler
 
 MAX_BYTES = 100 * 2**20
 SECONDS_OF_SILENCE, SECONDS_IN_ALL = 20.0, 120.0
@@ -92,7 +95,7 @@ class UrlRef:
         return bytes(content)
 
 
-def _redirect_handler() -> object:
+def _redirect_handler() -> "HTTPRedirectHandler":
     """Handler that follows redirects to http and https only, and never from https to http."""
     from http.client import HTTPMessage
     from urllib.error import HTTPError

@@ -12,8 +12,6 @@ from tagseg.predict.engine import TRUE_TAGS
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.settings import InferenceSettings
 
-VERSION = 1
-
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,7 +29,7 @@ class ModelRecord(_Record):
 class RunRecord(_Record):
     """What all images of a predictions.json have in common."""
 
-    version: Literal[1] = Field(default=VERSION, description="Version of this format.")
+    version: Literal[1] = Field(default=1, description="Version of this format.")
     model: ModelRecord
     classes: tuple[str, ...] = Field(description="Class names: the k-th one has the value k in a mask, from 1.")
     settings: InferenceSettings = Field(description="Working size, scales, thresholds and what these were chosen on.")

@@ -322,7 +322,7 @@ class PredictionStream(Iterable[Prediction]):
             model=ModelRecord(**predictor.description, weights=fingerprint(predictor.engine.network)),
             classes=predictor.classes,
             settings=self._settings,
-            protocol=PREDICTED_TAGS if self._tags is None else TRUE_TAGS,
+            protocol="predicted-tags" if self._tags is None else "true-tags",
             crf=self._crf,
         )
 

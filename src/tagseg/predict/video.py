@@ -1,6 +1,6 @@
 """Frames of a video, read one by one with OpenCV."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import ceil
@@ -56,7 +56,7 @@ class VideoSource:
         """Path of the video."""
         return str(self.file)
 
-    def frames(self) -> Iterator[FrameSource]:
+    def frames(self) -> Generator[FrameSource, None, None]:
         """Decode the frames in their order; only one is in memory at a time."""
         import cv2
 
