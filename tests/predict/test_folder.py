@@ -138,13 +138,19 @@ def test_shards_are_disjoint_and_merge(predictor: Predictor, folder: Path, tmp_p
         predictor.predict_many(folder, shard=(4, 3))
 
 
-def test_shards_without_images_and_of_other_settings(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
-    index = write_predictions(predictor.predict_many(folder / "a.png", shard=(2, 2)), tmp_path / "out")
-    assert images_of(index) == []
-    with pytest.raises(ConfigError, match="predictions-2-of-2.json lists predictions of other settings"):
-        write_predictions(
-            predictor.predict_many(folder / "a.png", shard=(1, 2), crf=True), tmp_path / "out", overwrite=True
-        )
+def test_shards_have_the_same_settings_and_may_be_empty(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
+    image, out = folder / "a.png", tmp_path / "out"
+    assert images_of(write_predictions(predictor.predict_many(image, shard=(2, 2)), out)) == []
+    assert images_of(write_predictions(predictor.predict_many(image, shard=(1, 2)), out)) == ["a"]
+    with pytest.raises(ConfigError, match="predictions-1-of-2.json lists predictions of other settings"):
+        write_predictions(predictor.predict_many(folder, shard=(2, 2), crf=True), out, overwrite=True)
+
+
+def test_failure_before_the_first_image_leaves_nothing(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
+    (folder / "a.png").write_bytes(b"")
+    with pytest.raises(DataError, match="a.png"):
+        write_predictions(predictor.predict_many(folder / "a.png"), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("shard", [None, (1, 1)])

@@ -80,7 +80,7 @@ class PredictionFolder:
             raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
         self.path = out / (INDEX_FILE if shard is None else f"predictions-{shard[0]}-of-{shard[1]}.json")
         self._out, self._run, self._skip_existing, self._overwrite = out, run, skip_existing, overwrite
-        earlier = dict(_read_folder(out))
+        earlier = {name: part for name, part in _read_folder(out) if part.files}
         self._own = earlier.pop(self.path.name, _Earlier(run))
         for name, other in earlier.items():
             self._require_same_run(out / name, other.run)
@@ -159,7 +159,8 @@ class PredictionFolder:
 
     def interrupt(self, *, skipped: Sequence[str] = (), left_out: Mapping[str, list[str]] | None = None) -> None:
         """Write the index of what was done before an error; the journal keeps files that were only begun."""
-        self._write_index(complete=False, skipped=skipped, left_out=left_out or {})
+        if self.path.exists() or self._all_records():
+            self._write_index(complete=False, skipped=skipped, left_out=left_out or {})
         begun = self._begun_files() - {file for record in self._all_records() for file in record.files.values()}
         self._close_journal()
         if any((self._out / file).exists() for file in begun):
