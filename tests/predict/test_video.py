@@ -32,6 +32,12 @@ def test_frames_are_taken_every_few_seconds(predictor: Predictor, video: Path) -
     assert len(stream) == 5
 
 
+def test_no_frame_is_taken_twice(video: Path) -> None:
+    (source,) = find_sources(video, every=0.02).images
+    assert isinstance(source, VideoSource)
+    assert [frame.path for frame in source.frames()] == [f"{video}#t={i / 10:g}" for i in range(25)]
+
+
 def test_frames_are_decoded_one_by_one(video: Path) -> None:
     (source,) = find_sources(video, every=0.1).images
     assert isinstance(source, VideoSource)

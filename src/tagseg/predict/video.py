@@ -63,23 +63,23 @@ class VideoSource:
         capture = self._open()
         try:
             rate = capture.get(cv2.CAP_PROP_FPS) or 1.0
-            number = count = 0
+            number, last_step = 0, -1
             while capture.grab():
                 # Some containers have no times; then the frame rate gives them.
                 time = capture.get(cv2.CAP_PROP_POS_MSEC) / 1000 or number / rate
                 number += 1
-                seconds = count * self.every
-                if time < seconds - 0.001:
+                step = int(time / self.every + 1e-3)
+                if step == last_step:
                     continue
                 is_decoded, pixels = capture.retrieve()
                 if not is_decoded:
                     continue
+                last_step, seconds = step, step * self.every
                 image = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
-                yield FrameSource(f"{self.name}-{seconds:010.3f}s", f"{self.file}#t={seconds:g}", image)
-                count += 1
+                yield FrameSource(f"{self.name}-{seconds:010.3f}s", f"{self.file}#t={seconds:.10g}", image)
         finally:
             capture.release()
-        if not count:
+        if last_step < 0:
             raise DataError(f"{self.file}: has no frame that can be read", "convert the video to MP4, or remove it")
 
     def estimate_count(self) -> int:
