@@ -270,7 +270,7 @@ def test_training_needs_disk_space_for_checkpoints(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["predict", "nowhere.jpg"], "nowhere.jpg: does not exist; name an image, a folder, a zip or a pattern"),
+        (["predict", "nowhere.jpg"], "nowhere.jpg: does not exist; name an image, a folder, a zip, a URL or a pattern"),
         (["predict", "~nouser/a.png"], "~nouser/a.png: does not exist"),
         (["predict", __file__, "-m", "~nouser/photos"], "~nouser/photos: does not exist"),
         (
@@ -294,6 +294,9 @@ def test_training_needs_disk_space_for_checkpoints(
         (["bench", "sizes", "--model", "default"], "the benchmark sizes needs a model and images with masks"),
         (["bench", "pamr", "--size", "300"], "a size is for the benchmark sizes"),
         (["bench", "pamr", "--limit", "3"], "--limit belong to --data of the benchmarks"),
+        (["predict", "ftp://example.org/a.jpg"], "ftp://example.org/a.jpg: is neither http nor https"),
+        (["predict", __file__, "--tags", "nowhere.csv"], "nowhere.csv: does not exist; name a CSV, TSV or JSON lines"),
+        (["predict", __file__, "--shard", "5/4"], "--shard 5/4: is not a part of the images; write for example"),
         (["predict", __file__, "--size", "abc"], "--size abc: is neither native nor a number of pixels"),
         (["predict", __file__, "--size", "0"], "size must be 'native' or a number of pixels from 32"),
         (["evaluate", "shapes:2", "--size", "-5"], "--size -5: is neither native nor a number of pixels"),
@@ -319,6 +322,52 @@ def test_missing_and_damaged_images(trained: Path, tmp_path: Path, monkeypatch: 
     result = CliRunner().invoke(app, ["predict", str(tmp_path / "broken.jpg"), "-m", str(trained), *out, "--skip-bad"])
     assert result.exit_code == 0
     assert "Skipped: " in result.output
+
+
+def test_predictions_of_earlier_calls_and_parts(
+    photos: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, out = photos / "images", tmp_path / "masks"
+    command = ["predict", str(images), "-m", str(trained), "-o", str(out)]
+    runner = CliRunner()
+    assert runner.invoke(app, [*command, "--shard", "1/2"]).exit_code == 0
+    assert "exists; keep it by --skip-existing, replace it by --overwrite" in error_message(command, monkeypatch)
+    (images / "layers.psd").write_bytes(b"")
+    result = runner.invoke(app, [*command, "--skip-existing"])
+    (images / "layers.psd").unlink()
+    assert result.exit_code == 0, result.output
+    assert "Predicting: 0 of 20 images" in result.stderr
+    assert "Left out: 1 file" in result.stderr
+    assert "40 images: masks, overlays and predictions.json are in" in result.stdout
+    assert "(crf is false there, true here); choose another folder with --out" in error_message(
+        [*command, "--skip-existing", "--crf"], monkeypatch
+    )
+    tagged = [*command[:-1], str(tmp_path / "tagged"), "--tags", str(photos / "photos.csv")]
+    result = runner.invoke(app, tagged)
+    assert result.exit_code == 0, result.output
+    entries = json.loads((tmp_path / "tagged" / "predictions.json").read_text())["images"]
+    rows = (line.split(",") for line in (photos / "photos.csv").read_text().splitlines()[1:])
+    assert {entry["name"]: set(entry["tags"]) for entry in entries} == {
+        name.removesuffix(".png"): set(filter(None, tags.split(";"))) for name, tags in rows
+    }
+
+
+@pytest.mark.slow
+def test_interrupted_prediction_keeps_what_is_done(photos: Path, trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "masks"
+    command = [sys.executable, "-m", "tagseg", "predict", str(photos / "images"), "-m", str(trained), "-o", str(out)]
+    command += ["--crf", "--batch-size", "1", "--no-optimize"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not list(out.glob("*_mask.png")):
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert "tagseg: stopped; continue by the same command with --skip-existing" in stderr
+    assert process.returncode == 130
+    stopped = json.loads((out / "predictions.json").read_text())
+    assert 0 < len(stopped["images"]) < 40
+    assert not stopped["complete"]
 
 
 def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_predict_needs_only_an_image(photo: Path) -> None:
     result = CliRunner().invoke(app, ["predict", "photo.jpg"])
     assert result.exit_code == 0, result.output
     index = json.loads(Path("predictions/predictions.json").read_text())
-    assert index["images"][0]["model"]["name"] == "default"
+    assert index["model"]["name"] == "default"
     assert Image.open(Path("predictions") / index["images"][0]["files"]["mask"]).size == (80, 60)
     assert "the one that comes with tagseg" in result.output
     Path("default").mkdir()  # must not be taken for the model

@@ -22,8 +22,10 @@ from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.predict.progress import PredictionProgress
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
+from tagseg.predict.tags import TagsInput
 from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
@@ -240,35 +242,54 @@ def predict_files(
     out: str | Path,
     *,
     model: str | Path | Predictor = DEFAULT_MODEL,
+    tags: TagsInput | None = None,
+    every: float | None = None,
     tta: bool = False,
     crf: bool = False,
     threshold: float | None = None,
     size: WorkingSize | None = None,
     batch_size: int | None = None,
     skip_bad: bool = False,
+    skip_existing: bool = False,
+    overwrite: bool = False,
+    shard: tuple[int, int] | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Segment images and write masks, overlays and one predictions.json.
 
     Args:
-        images: Files, folders, zips, glob patterns or images in memory.
-        out: Folder to write to.
+        images: Files, folders, zips, glob patterns, URLs, videos, `-` for standard input, or images in memory.
+        out: Folder to write to. It keeps the predictions of earlier calls with the same model and settings.
         model: A loaded model, a run folder, a model file, or `default`: the model that comes with tagseg.
+        tags: Tags of each image, to which its mask is limited, as in `Predictor.predict_many`.
+        every: Seconds between the frames that are taken of a video.
         tta: Test-time augmentation: multi-scale and flip.
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones.
         size: Longest side in pixels to which images are resized for the network, or `native`; by default the model's.
         batch_size: Images of one size that run together; by default what suits the device.
         skip_bad: Skip images that cannot be read.
-        progress: Show a progress bar.
+        skip_existing: Keep the predictions of images that an earlier call wrote, and predict the others.
+        overwrite: Replace predictions of earlier calls; files that predictions.json does not list are never replaced.
+        shard: Part of the images to segment, such as (1, 4); its index is predictions-1-of-4.json.
+        progress: Show the progress on stderr.
 
     Returns:
-        Content of predictions.json: `images`, and `skipped` with the reason for each image that was skipped.
+        Content of predictions.json, which docs/guide/prediction.md describes.
     """
-    stream = _predictor(model, threshold, size).predict_many(
-        images, batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
-    )
-    index = write_predictions(stream, Path(out), progress=progress)
+    with PredictionProgress(quiet=not progress) as display:
+        stream = _predictor(model, threshold, size).predict_many(
+            images,
+            tags=tags,
+            every=every,
+            shard=shard,
+            batch_size=batch_size,
+            tta=tta,
+            crf=crf,
+            probabilities=False,
+            skip_bad=skip_bad,
+        )
+        index = write_predictions(stream, Path(out), skip_existing=skip_existing, overwrite=overwrite, progress=display)
     return dict(json.loads(index.read_text(encoding="utf-8")))
 
 

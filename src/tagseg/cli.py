@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterable
 from glob import has_magic
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -232,46 +232,54 @@ def pseudo_labels(
 
 @app.command(epilog="Example: `tagseg predict holiday/*.jpg -m runs/photos -o predictions`")
 def predict(
-    images: Annotated[list[str], typer.Argument(help="Image files, folders, zips or glob patterns.")],
+    images: Annotated[list[str], typer.Argument(help="Images, folders, zips, glob patterns, URLs, videos, or -.")],
     model: Model = DEFAULT_MODEL,
     out: Out = Path("predictions"),
+    tags: Annotated[str | None, typer.Option(help="Table of the images' tags, to limit masks to.")] = None,
     tta: Tta = False,
     crf: Crf = False,
     threshold: Threshold = None,
     size: Size = None,
+    every: Annotated[float | None, typer.Option(help="Seconds between frames of a video.")] = None,
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Continue a job: keep images that are predicted.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace predictions of earlier calls.")] = False,
+    shard: Annotated[str | None, typer.Option(help="Part of the images to segment, such as 1/4.")] = None,
     device: Device = "auto",
     batch_size: BatchSize = None,
     optimize: Optimize = True,
     skip_bad: SkipBad = False,
 ) -> None:
     """Segment images: write masks, overlays and predictions.json."""
-    _require_paths(images, "name an image, a folder, a zip or a pattern such as photos/*.jpg")
+    _require_images(images)
+    if tags is not None:
+        _require_paths([tags], "name a CSV, TSV or JSON lines file of image and tags")
     _require_model(model)
-    working_size = _parse_size(size)
-    if model == DEFAULT_MODEL:
-        print("Model: the one that comes with tagseg, for the 20 classes of PASCAL VOC", file=sys.stderr)
-    index = tagseg.predict_files(
-        images,
-        out,
-        model=tagseg.load(model, device=device, optimize=optimize),
-        tta=tta,
-        crf=crf,
-        threshold=threshold,
-        size=working_size,
-        batch_size=batch_size,
-        skip_bad=skip_bad,
-        progress=True,
-    )
-    for reason in index["skipped"]:
-        print(f"Skipped: {reason}", file=sys.stderr)
-    predictions = index["images"]
-    for image in predictions[:_MAX_LISTED]:
-        classes = [f"{entry['name']} {image['scores'][entry['name']]:.0%}" for entry in image["classes"]]
-        print(f"{image['name']}: {', '.join(classes) or 'no known class found'}")
-    if len(predictions) > _MAX_LISTED:
-        print(f"... and {len(predictions) - _MAX_LISTED} more in predictions.json")
-    count = f"{len(predictions)} image{'' if len(predictions) == 1 else 's'}"
-    print(f"{count}: masks, overlays and predictions.json are in {out}")
+    working_size, part = _parse_size(size), _parse_shard(shard)
+    source = "the one that comes with tagseg, for the 20 classes of PASCAL VOC" if model == DEFAULT_MODEL else model
+    print(f"Model: {source}", file=sys.stderr, flush=True)
+    try:
+        index = tagseg.predict_files(
+            images,
+            out,
+            model=tagseg.load(model, device=device, optimize=optimize),
+            tags=tags,
+            every=every,
+            tta=tta,
+            crf=crf,
+            threshold=threshold,
+            size=working_size,
+            batch_size=batch_size,
+            skip_bad=skip_bad,
+            skip_existing=skip_existing,
+            overwrite=overwrite,
+            shard=part,
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        raise Interrupted("stopped", "continue by the same command with {skip_existing}") from None
+    _print_predictions(index, out, shard)
 
 
 @app.command(epilog="Example: `tagseg evaluate val.csv --masks masks/ -m runs/photos`")
@@ -486,6 +494,38 @@ def _print_trained(out: Path) -> None:
         print(f"Next: tagseg predict IMAGES... -m {out}, or tagseg report {out}")
 
 
+def _print_predictions(index: dict[str, Any], out: Path, shard: str | None) -> None:
+    from tagseg.predict.sources import summarize_left_out
+
+    for reason in index["skipped"][:_MAX_LISTED]:
+        print(f"Skipped: {reason}", file=sys.stderr)
+    if len(index["skipped"]) > _MAX_LISTED:
+        print(f"... and {len(index['skipped']) - _MAX_LISTED} more skipped", file=sys.stderr)
+    if left_out := summarize_left_out(index["left_out"], "Left out: "):
+        print(left_out, file=sys.stderr)
+    predictions = index["images"]
+    file = f"predictions-{shard.replace('/', '-of-')}.json" if shard else "predictions.json"
+    for image in predictions[:_MAX_LISTED]:
+        classes = [f"{entry['name']} {image['scores'][entry['name']]:.0%}" for entry in image["classes"]]
+        print(f"{image['name']}: {', '.join(classes) or 'no known class found'}")
+    if len(predictions) > _MAX_LISTED:
+        print(f"... and {len(predictions) - _MAX_LISTED} more in {file}")
+    count = f"{len(predictions)} image{'' if len(predictions) == 1 else 's'}"
+    print(f"{count}: masks, overlays and {file} are in {out}")
+
+
+def _parse_shard(text: str | None) -> tuple[int, int] | None:
+    """Part of the images of an option, as in 2/4."""
+    if text is None:
+        return None
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ConfigError(
+            f"--shard {text}: is not a part of the images", "write for example --shard 1/4 to --shard 4/4"
+        )
+    return int(number), int(count)
+
+
 def _parse_size(text: str | None) -> int | Literal["native"] | None:
     """Working size of an option."""
     if text is None:
@@ -508,6 +548,16 @@ def _require_paths(paths: Iterable[str] | None, advice: str = "check the path") 
         container = Path(str(location).rpartition(":")[0])
         if not (location.exists() or has_magic(path) or (container.name and container.is_file())):
             raise DataError(f"{path}: does not exist", advice)
+
+
+def _require_images(images: Iterable[str]) -> None:
+    """Refuse images that do not exist, and URLs that cannot be downloaded, before torch is imported."""
+    from tagseg.data.urls import check_url, is_url
+
+    for url in filter(is_url, images):
+        check_url(url)
+    paths = [image for image in images if image != "-" and not is_url(image)]
+    _require_paths(paths, "name an image, a folder, a zip, a URL or a pattern such as photos/*.jpg")
 
 
 def _require_model(model: str) -> None:

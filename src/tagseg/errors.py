@@ -12,16 +12,20 @@ from pathlib import Path
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
     "data": ("data=", "--data"),
+    "every": ("every=", "--every"),
     "images": ("images=", "--images"),
     "masks": ("masks=", "--masks"),
     "model": ("model=", "--model"),
     "out": ("out=", "--out"),
+    "overwrite": ("overwrite=True", "--overwrite"),
     "pretrained": ("model={'pretrained': PATH}", "--set model.pretrained=PATH"),
     "random_weights": ("model={'pretrained': False}", "--set model.pretrained=false"),
     "sbd": ("sbd=", "--sbd"),
     "separator": ("separator=", "--separator"),
     "skip_bad": ("skip_bad=True", "--skip-bad"),
+    "skip_existing": ("skip_existing=True", "--skip-existing"),
     "split": ("split=", "--split"),
+    "tags": ("tags=", "--tags"),
     "val": ("val=", "--val"),
     "voc": ("voc=", "--voc"),
 }

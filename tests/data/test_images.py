@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import sys
 import warnings
 from collections.abc import Callable
 
@@ -141,3 +142,21 @@ def test_damaged_bytes_raise_only_data_errors(kind: str, data: st.DataObject) ->
         content[position] = data.draw(st.integers(0, 255))
     with contextlib.suppress(DataError):
         assert decode(bytes(content), "x").shape[2] == 3
+
+
+def test_avif_and_heic_are_decoded() -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    image = Image.new("RGB", (64, 48), (200, 30, 30))
+    avif, heic = io.BytesIO(), io.BytesIO()
+    image.save(avif, "AVIF")
+    pillow_heif.from_pillow(image).save(heic)
+    for file in (avif, heic):
+        pixels = decode(file.getvalue(), "photo")
+        assert pixels.shape == (48, 64, 3)
+        assert np.abs(pixels.astype(int) - (200, 30, 30)).max() <= 8
+
+
+def test_heic_names_the_extra_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
+    with pytest.raises(DataError, match=r"phone.heic: is a HEIC image; install tagseg\[heif\] to read it"):
+        decode(b"\0\0\0\x1cftypheic" + b"\0" * 40, "phone.heic")

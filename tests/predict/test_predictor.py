@@ -163,7 +163,7 @@ def test_batches_equal_single_images_in_the_same_order(predictor: Predictor, fol
 
 
 def test_list_keeps_all_its_entries(predictor: Predictor, folder: Path) -> None:
-    assert [prediction.name for prediction in predictor.predict([folder / "a.png"] * 2)] == ["a", "a"]
+    assert [prediction.name for prediction in predictor.predict([folder / "a.png"] * 2)] == ["a", "a-2"]
 
 
 def test_damaged_images_raise_or_are_skipped(predictor: Predictor, folder: Path) -> None:

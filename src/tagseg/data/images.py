@@ -5,6 +5,7 @@ import io
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -13,9 +14,13 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tagseg.errors import DataError
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"})
+HEIF_SUFFIXES = frozenset({".heic", ".heif"})
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".avif", ".tif", ".tiff", ".bmp", ".gif"}) | (
+    HEIF_SUFFIXES if find_spec("pillow_heif") else frozenset()
+)
 THUMBNAIL_SIDE = 16
 Pixels = NDArray[np.uint8]  # [H, W, 3]
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,21 @@ def _open(data: bytes) -> Image.Image:
     with warnings.catch_warnings():
         # PIL warns between one and two times its limit, a range that is accepted here.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return Image.open(io.BytesIO(data))
+        try:
+            return Image.open(io.BytesIO(data))
+        except UnidentifiedImageError:
+            if data[4:8] != b"ftyp" or data[8:12] not in _HEIF_BRANDS:
+                raise
+            _register_heif()
+            return Image.open(io.BytesIO(data))
+
+
+def _register_heif() -> None:
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise DataError("is a HEIC image", "install tagseg[heif] to read it, or convert it to JPEG") from None
+    register_heif_opener()
 
 
 def _reduced_size(size: tuple[int, int], max_side: int) -> tuple[int, int]:

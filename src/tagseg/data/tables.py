@@ -40,6 +40,7 @@ def read_table(
     split: str | None = None,
     classes: Sequence[str] | None = None,
     separator: str | None = None,
+    find_images: bool = True,
 ) -> Records:
     """Read a CSV, TSV or JSON lines file.
 
@@ -52,13 +53,15 @@ def read_table(
         split: Value of the column `split` of the rows to read; None means all rows.
         classes: Class names in their order; None means all labels in alphabetical order.
         separator: Separator of the labels in a row; None means that it is guessed from the whole table.
+        find_images: Look for the images; without it records have no file.
     """
     rows = _read_rows(path)
     if split is not None:
         rows = _rows_of_split(rows, path, split)
     if separator is None:
         separator = guess_separator(row.labels for row in rows)
-    indexes = [FileIndex(folder, skip=_MASK_FOLDERS) for folder in images or default_image_paths(path)]
+    folders = (images or default_image_paths(path)) if find_images else ()
+    indexes = [FileIndex(folder, skip=_MASK_FOLDERS) for folder in folders]
     records = [
         Record(row.image, split_labels(row.labels, separator), _find_image(row, indexes), row.location) for row in rows
     ]

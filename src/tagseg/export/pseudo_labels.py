@@ -6,7 +6,6 @@ OUT/pseudo_labels.json                 how the masks were made, and where their 
 OUT/coverage.json                      how much of the images the classes cover
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
@@ -25,8 +23,7 @@ from tagseg.data.files import FileRef
 from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
 from tagseg.data.masks import IGNORE_LABEL, Mask, read_mask
 from tagseg.errors import ConfigError, DataError, make_folder, writing
-from tagseg.models import Network
-from tagseg.models.serialization import write_atomically
+from tagseg.models.serialization import fingerprint, write_atomically
 from tagseg.predict.engine import TRUE_TAGS, ImageSegmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
@@ -122,7 +119,7 @@ def make_pseudo_labels(
         {
             "data": source.located().describe(),
             "classes": list(predictor.classes),
-            "model": {**predictor.description, "weights": _fingerprint(predictor.engine.network)},
+            "model": {**predictor.description, "weights": fingerprint(predictor.engine.network)},
             "inference": asdict(settings),
             "crf": crf,
             "ignore_below": ignore_below,
@@ -196,15 +193,6 @@ def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
     make_folder(out)
     text = json.dumps(settings, indent=2) + "\n"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-def _fingerprint(network: Network) -> str:
-    """Hash of a network's weights."""
-    digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in network.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _count(mask: Mask) -> _Counts:

@@ -1,10 +1,12 @@
 """Model files: one safetensors file holds the weights and, in its metadata, the configuration of the network."""
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import uuid4
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -90,6 +92,15 @@ def load_model(path: str | Path) -> Network:
     parts = (select_tensors(state, prefix) for prefix in (AVERAGE_PREFIX, CHECKPOINT_PREFIX))
     load_matching_state(model, next(filter(None, parts), state), origin=str(path))
     return model.eval()
+
+
+def fingerprint(network: Network) -> str:
+    """Hash of a network's weights."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def find_model(path: str | Path) -> Path:

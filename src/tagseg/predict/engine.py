@@ -5,7 +5,7 @@ to its own size in bands.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -45,6 +45,7 @@ _CRF_GAUSSIAN_SXY, _CRF_BILATERAL_SXY = 3.0, 80.0  # the paper's, in pixels of t
 
 # Protocol -> rule that selects the classes of an image.
 ClassRules = Mapping[str, ClassRule]
+OnTile = Callable[[int, int], None]  # gets the number of finished steps of a tiled image, and of all its steps
 _Job = tuple[int, tuple[int, ...]]  # position in the batch, and classes to keep
 
 
@@ -147,6 +148,7 @@ class Engine:
         *,
         crf: bool = False,
         keep_probs: bool | None = None,
+        on_tile: OnTile | None = None,
     ) -> "PendingBatch":
         """Launch the network on images of one working shape, without waiting for a GPU.
 
@@ -156,6 +158,7 @@ class Engine:
             settings: Working size, scales, flips and how they are merged.
             crf: Refine by a dense CRF.
             keep_probs: Keep the merged masks; by default unless the image is tiled.
+            on_tile: Called as the tiles of a tiled image are done: each one is run, and later merged.
         """
         height, width = working_shape(images[0].shape, settings.size)
         settings = self._fit_scales(settings, height * width)
@@ -168,7 +171,9 @@ class Engine:
         batch = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
         keep_probs = len(grid) == 1 if keep_probs is None else keep_probs
         try:
-            return PendingBatch(self, images, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs)
+            return PendingBatch(
+                self, images, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs, on_tile=on_tile
+            )
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 "the GPU has too little memory for these images", "lower batch_size, or max_pixels of load"
@@ -206,12 +211,15 @@ class PendingBatch:
         *,
         crf: bool,
         keep_probs: bool,
+        on_tile: OnTile | None,
     ) -> None:
+        self._on_tile = on_tile if len(grid) > 1 else None
         self._engine, self._images, self._batch, self._grid, self._rules = engine, images, batch, grid, rules
         self._settings, self._crf, self._keep_probs = settings, crf, keep_probs
         self._outputs: dict[tuple[Span, Span], TTAOutput] = {}
         scores, num_values = None, 0
-        for tile in grid:
+        for number, tile in enumerate(grid):
+            self._report(number)
             output = engine.run_tta(_crop(batch, tile), settings)
             scores = output.scores if scores is None else scores.maximum(output.scores)
             if num_values + output.numel <= _MAX_TTA_VALUES:
@@ -268,12 +276,17 @@ class PendingBatch:
             )
             for group in self._split(jobs)
         ]
-        for tile in self._grid:
+        for number, tile in enumerate(self._grid, start=len(self._grid)):
+            self._report(number)
             pixels = _crop(self._batch, tile)
             output = self._outputs.get(tile) or self._engine.run_tta(pixels, self._settings)
             for group in groups:
                 group.add(pixels, output)
         return {job: segmentation for group in groups for job, segmentation in group.finish()}
+
+    def _report(self, num_done: int) -> None:
+        if self._on_tile is not None:
+            self._on_tile(num_done, 2 * len(self._grid))
 
     def _split(self, jobs: list[_Job]) -> list[list[_Job]]:
         """Split the jobs into groups whose images have one size and whose masks fit into the memory."""

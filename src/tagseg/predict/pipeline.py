@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from tagseg._device import usable_cores
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
-from tagseg.predict.engine import ClassRules, Engine, ImageResult, PendingBatch
+from tagseg.predict.engine import ClassRules, Engine, ImageResult, OnTile, PendingBatch
 from tagseg.predict.resize import Shape, working_shape
 from tagseg.predict.settings import InferenceSettings, WorkingSize
 
@@ -28,7 +28,7 @@ Key = TypeVar("Key")
 
 def read_ahead(
     function: Callable[[Item], Output], items: Iterable[Item], *, size: Callable[[Output], int] = lambda _: 0
-) -> Iterator[Output]:
+) -> Generator[Output, None, None]:
     """Apply a function in threads, a few items ahead of the consumer; outputs keep the order of the items.
 
     An error is raised in the position of its output, and an error of `items` after the outputs of earlier items.
@@ -88,6 +88,7 @@ def run_pipeline(
     *,
     crf: bool = False,
     batch_size: int | None = None,
+    on_tile: OnTile | None = None,
 ) -> Iterator[tuple[Sample[Key], ImageResult]]:
     """Segment a stream of images; results keep the order of the samples.
 
@@ -100,11 +101,12 @@ def run_pipeline(
         settings: Working size, scales, flips and how they are merged.
         crf: Refine by a dense CRF.
         batch_size: Most images of one working shape that run together; by default what suits the device.
+        on_tile: Called as the tiles of a tiled image are done, as in `Engine.submit`.
     """
     batch_size = engine.batch_size if batch_size is None else batch_size
     if batch_size < 1:
         raise ConfigError(f"batch_size must be 1 or more, got {batch_size}")
-    batches = _ShapeBatches[Key](engine, settings, crf=crf, batch_size=batch_size)
+    batches = _ShapeBatches[Key](engine, settings, crf=crf, batch_size=batch_size, on_tile=on_tile)
     errors: list[Exception] = []
     for sample in _until_error(samples, errors):
         batches.add(sample)
@@ -118,7 +120,10 @@ def run_pipeline(
 class _ShapeBatches(Generic[Key]):
     """Samples that wait for their batch, batches in flight on the device, and results that wait for their turn."""
 
-    def __init__(self, engine: Engine, settings: InferenceSettings, *, crf: bool, batch_size: int) -> None:
+    def __init__(
+        self, engine: Engine, settings: InferenceSettings, *, crf: bool, batch_size: int, on_tile: OnTile | None
+    ) -> None:
+        self._on_tile = on_tile
         self._engine, self._settings, self._crf, self._batch_size = engine, settings, crf, batch_size
         self._slots: deque[_Slot[Key]] = deque()  # in the order of the stream
         self._num_pixels = 0  # of all slots
@@ -169,6 +174,7 @@ class _ShapeBatches(Generic[Key]):
             self._settings,
             crf=self._crf,
             keep_probs=True if any(keep_probs) else keep_probs[0],
+            on_tile=self._on_tile,
         )
         self._in_flight.append((slots, pending))
         while len(self._in_flight) > num_in_flight:

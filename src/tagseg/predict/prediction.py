@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.images import Pixels
-from tagseg.predict.render import add_legend, blend, save_mask, shrink_for_display
+from tagseg.predict.render import add_legend, blend, mask_image, save_mask, shrink_for_display
 from tagseg.predict.resize import ClassMask, resize_masks
 from tagseg.predict.settings import InferenceSettings
 
@@ -65,6 +65,12 @@ class Prediction:
         return tuple(names[k] for k in sorted(self.class_indices) if (self.mask == k + 1).any())
 
     @property
+    def allowed_classes(self) -> tuple[str, ...]:
+        """Names of the classes that were allowed, in the classes' order."""
+        names = list(self.scores)
+        return tuple(names[k] for k in sorted(self.class_indices))
+
+    @property
     def probabilities(self) -> NDArray[np.float32]:
         """Merged masks, background first, [1 + C, H, W]; 0 for classes that were not kept.
 
@@ -93,6 +99,10 @@ class Prediction:
     def save(self, path: str | Path) -> None:
         """Write the mask as an indexed PNG: the value of a pixel is its class, in VOC's palette."""
         save_mask(self.mask, path)
+
+    def mask_image(self) -> Image.Image:
+        """The mask as the indexed image that `save` writes."""
+        return mask_image(self.mask)
 
     def summary(self) -> dict[str, Any]:
         """Everything but the pixels, as plain values.

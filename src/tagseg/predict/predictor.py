@@ -6,22 +6,28 @@ Usage:
     model.predict(["dog.jpg", array])               # a list of them: a list of predictions
     for prediction in model.predict_many("photos/", tta=True, crf=True):
         print(prediction.name, prediction.labels)
+    model.predict_many("photos/", tags="photos.csv")    # each mask limited to the image's tags
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import overload
 
 from tagseg.data.images import Pixels
-from tagseg.errors import DataError, unknown_name
+from tagseg.errors import ConfigError, DataError
 from tagseg.models.base import Network
 from tagseg.models.reference import load_reference_checkpoint
-from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, load_model
-from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult
+from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, fingerprint, load_model
+from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult, OnTile
+from tagseg.predict.folder import PlannedImage
+from tagseg.predict.index import ModelRecord, RunRecord
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.settings import FixedClasses, InferenceSettings, WorkingSize, default_settings, read_settings
-from tagseg.predict.sources import ImageInput, ImageSource, find_sources
+from tagseg.predict.sources import ImageInput, ImageSource, Sources, find_sources
+from tagseg.predict.tags import Tags, TagsInput, sort_tags, tags_of_images
+from tagseg.predict.video import VideoSource
 
 
 def load(
@@ -171,10 +177,15 @@ class Predictor:
             probabilities: Keep the merged masks; by default unless the image is tiled.
         """
         is_list = isinstance(image, list | tuple)
-        sources = find_sources(image if isinstance(image, list | tuple) else [image])
+        sources = find_sources(image if isinstance(image, list | tuple) else [image]).images
         if not is_list and len(sources) != 1:
             raise DataError(f"{image}: holds {len(sources)} images", "use predict_many for more than one")
-        samples = (Sample(source, source.read(), self._rules(tags), probabilities) for source in sources)
+        rules = self._rules(None if tags is None else sort_tags(tags, self.classes))
+        samples = (
+            Sample(source, source.read(), rules, probabilities)
+            for source in sources
+            if not isinstance(source, VideoSource)  # without `every` none is opened
+        )
         settings = self.settings.with_size(size).for_tta(tta)
         predictions = list(self._predict(samples, settings, crf=crf, batch_size=None))
         return predictions if is_list else predictions[0]
@@ -183,6 +194,9 @@ class Predictor:
         self,
         images: ImageInput | Iterable[ImageInput],
         *,
+        tags: TagsInput | None = None,
+        every: float | None = None,
+        shard: tuple[int, int] | None = None,
         batch_size: int | None = None,
         tta: bool = False,
         crf: bool = False,
@@ -193,7 +207,12 @@ class Predictor:
         """Segment many images, in their order, while the result is iterated over.
 
         Args:
-            images: Files, folders, glob patterns, zips, members of zips, and images in memory as in `predict`.
+            images: Files, folders, glob patterns, zips, members of zips, URLs, `-` for standard input, videos, and
+                images in memory as in `predict`.
+            tags: Classes that each image is known to have, as in `predict`: a table as for training, a mapping from an
+                image's path or name to its tags, or a list with the tags of each image. Every image needs some entry.
+            every: Seconds between the frames that are taken of a video; needs `tagseg[video]`.
+            shard: Segment the n-th part of the images only: (1, 4) to (4, 4) are four parts without a common image.
             batch_size: Images of one working shape that run together; by default what suits the device.
             tta: Test-time augmentation, as in `predict`.
             crf: Refine the masks by a dense CRF.
@@ -201,24 +220,25 @@ class Predictor:
             probabilities: Keep the merged masks, as in `predict`.
             skip_bad: Leave out images that cannot be read and list them in the result's `skipped`, instead of raising.
         """
+        if shard is not None and not 1 <= shard[0] <= shard[1]:
+            raise ConfigError(f"there is no shard {shard[0]} of {shard[1]}", "of four parts name 1 to 4")
+        sources = find_sources(images, every=every)
         return PredictionStream(
             self,
-            find_sources(images),
+            sources,
+            None if tags is None else tags_of_images(tags, sources.images, self.classes),
             self.settings.with_size(size).for_tta(tta),
+            shard=shard,
             batch_size=batch_size,
             crf=crf,
             probabilities=probabilities,
             skip_bad=skip_bad,
         )
 
-    def _rules(self, tags: Sequence[str] | None) -> ClassRules:
+    def _rules(self, tags: Tags | None) -> ClassRules:
         """Rule for the classes of an image: its tags if they are given, otherwise its scores."""
         if tags is None:
             return {PREDICTED_TAGS: self.settings.threshold_rule(len(self.classes))}
-        tags = [tags] if isinstance(tags, str) else tags
-        for tag in tags:
-            if tag not in self.classes:
-                raise unknown_name("tag", tag, self.classes)
         return {TRUE_TAGS: FixedClasses(tuple(k for k, name in enumerate(self.classes) if name in tags))}
 
     def _predict(
@@ -228,8 +248,10 @@ class Predictor:
         *,
         crf: bool,
         batch_size: int | None,
+        on_tile: OnTile | None = None,
     ) -> Iterator[Prediction]:
-        for sample, result in run_pipeline(self.engine, samples, settings, crf=crf, batch_size=batch_size):
+        results = run_pipeline(self.engine, samples, settings, crf=crf, batch_size=batch_size, on_tile=on_tile)
+        for sample, result in results:
             yield self._prediction(sample, result, crf)
 
     def _prediction(self, sample: Sample[ImageSource], result: ImageResult, crf: bool) -> Prediction:
@@ -254,48 +276,111 @@ class PredictionStream(Iterable[Prediction]):
 
     Attributes:
         skipped: Why each image that could not be read was left out, one line each; complete once the stream has ended.
+        left_out: Files that look like images but are not read, by what to do about them.
+        shard: Number of this part, from 1, and the number of parts; None for all images.
+        needs: Decides whether an image is predicted; None for all. It is called in the order of the images.
+        on_tile: Called as the tiles of a tiled image are done, with the number that is done and of all.
     """
 
     def __init__(
         self,
         predictor: Predictor,
-        sources: Sequence[ImageSource],
+        sources: Sources,
+        tags: Sequence[Tags] | None,
         settings: InferenceSettings,
         *,
+        shard: tuple[int, int] | None,
         batch_size: int | None,
         crf: bool,
         probabilities: bool | None,
         skip_bad: bool,
     ) -> None:
         self.skipped: list[str] = []
-        self._predictor, self._sources, self._settings = predictor, sources, settings
+        self.left_out: Mapping[str, list[str]] = sources.left_out
+        self.shard = shard
+        self.needs: Callable[[PlannedImage], bool] | None = None
+        self.on_tile: OnTile | None = None
+        self._predictor, self._sources, self._tags, self._settings = predictor, sources.images, tags, settings
         self._batch_size, self._crf = batch_size, crf
         self._probabilities, self._skip_bad = probabilities, skip_bad
 
     def __len__(self) -> int:
-        return len(self._sources)
+        """Number of images; for videos an estimate."""
+        return sum(1 for _ in self.planned_images()) + self.estimate_frames()
 
     def __iter__(self) -> Iterator[Prediction]:
         self.skipped.clear()
-        return self._predictor._predict(self._samples(), self._settings, crf=self._crf, batch_size=self._batch_size)
+        return self._predictor._predict(
+            self._samples(), self._settings, crf=self._crf, batch_size=self._batch_size, on_tile=self.on_tile
+        )
+
+    @property
+    def run(self) -> RunRecord:
+        """The model and the settings of all predictions, for predictions.json."""
+        predictor = self._predictor
+        return RunRecord(
+            model=ModelRecord(**predictor.description, weights=fingerprint(predictor.engine.network)),
+            classes=predictor.classes,
+            settings=self._settings,
+            protocol="predicted-tags" if self._tags is None else "true-tags",
+            crf=self._crf,
+        )
+
+    @property
+    def videos(self) -> list[VideoSource]:
+        """The videos among the images."""
+        return [source for source in self._sources if isinstance(source, VideoSource)]
+
+    def planned_images(self) -> Iterator[PlannedImage]:
+        """Images of this shard, without the frames of videos."""
+        for index, source in enumerate(self._sources):
+            if not isinstance(source, VideoSource) and self._is_in_shard(index):
+                yield PlannedImage(source.name, source.path, None if self._tags is None else self._tags[index])
+
+    def estimate_frames(self) -> int:
+        """Number of the videos' frames in this shard, by the videos' own account."""
+        return sum(ceil(video.estimate_count() / (self.shard or (1, 1))[1]) for video in self.videos)
+
+    def _is_in_shard(self, position: int) -> bool:
+        return self.shard is None or position % self.shard[1] == self.shard[0] - 1
 
     def _samples(self) -> Iterator[Sample[ImageSource]]:
-        rules = self._predictor._rules(None)
-        for source, image in read_ahead(_read, self._sources, size=_num_bytes):
+        for (source, tags), image in read_ahead(_read, self._images_to_predict(), size=_num_bytes):
             if not isinstance(image, DataError):
-                yield Sample(source, image, rules, self._probabilities)
+                yield Sample(source, image, self._predictor._rules(tags), self._probabilities)
             elif self._skip_bad:
                 self.skipped.append(str(image))
             else:
-                raise DataError(str(image), "or skip such images by {skip_bad}")
+                raise DataError(image.problem, f"{image.advice}, or skip such images by {{skip_bad}}")
+
+    def _images_to_predict(self) -> Iterator[tuple[ImageSource, Tags | None]]:
+        """Images of this shard and frames of its videos, without those that are not needed."""
+        for index, source in enumerate(self._sources):
+            tags = None if self._tags is None else self._tags[index]
+            for number, image in enumerate(self._frames(source) if isinstance(source, VideoSource) else [source]):
+                if self._is_in_shard(index + number) and (
+                    self.needs is None or self.needs(PlannedImage(image.name, image.path, tags))
+                ):
+                    yield image, tags
+
+    def _frames(self, video: VideoSource) -> Iterator[ImageSource]:
+        try:
+            yield from video.frames()
+        except DataError as error:
+            if not self._skip_bad:
+                raise
+            self.skipped.append(str(error))
 
 
-def _read(source: ImageSource) -> tuple[ImageSource, Pixels | DataError]:
+_Tagged = tuple[ImageSource, Tags | None]
+
+
+def _read(tagged: _Tagged) -> tuple[_Tagged, Pixels | DataError]:
     try:
-        return source, source.read()
+        return tagged, tagged[0].read()
     except DataError as error:
-        return source, error  # raised here, it would end the stream even where bad images are skipped
+        return tagged, error  # raised here, it would end the stream even where bad images are skipped
 
 
-def _num_bytes(read: tuple[ImageSource, Pixels | DataError]) -> int:
+def _num_bytes(read: tuple[_Tagged, Pixels | DataError]) -> int:
     return 0 if isinstance(read[1], DataError) else read[1].nbytes

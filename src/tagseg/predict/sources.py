@@ -1,8 +1,9 @@
-"""Images to predict: files, folders, glob patterns, zips and their members, or images in memory."""
+"""Images to predict: files, folders, glob patterns, zips and their members, URLs, videos, or images in memory."""
 
+import sys
 import zipfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeGuard, cast
@@ -13,21 +14,38 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.files import FileIndex, FileRef, expand_home
-from tagseg.data.images import IMAGE_SUFFIXES, Pixels, apply_exif_rotation, decode, strip_image_suffix, to_rgb
+from tagseg.data.images import (
+    HEIF_SUFFIXES,
+    IMAGE_SUFFIXES,
+    Pixels,
+    apply_exif_rotation,
+    decode,
+    strip_image_suffix,
+    to_rgb,
+)
+from tagseg.data.urls import UrlRef, check_url, is_url, url_name
 from tagseg.errors import DataError
+from tagseg.predict.video import VIDEO_SUFFIXES, FrameSource, VideoSource, open_video, why_no_video
 
 MemoryImage = Image.Image | NDArray[np.generic] | Tensor | bytes
 MemoryInput = MemoryImage | BinaryIO
 ImageInput = str | Path | MemoryInput
 _IN_MEMORY = (Image.Image, np.ndarray, Tensor, bytes)
+_STDIN = "-"
+# Files that a user may take for images but that are not read from a folder.
+_UNREAD_SUFFIXES = frozenset(
+    {".arw", ".cr2", ".cr3", ".dng", ".eps", ".exr", ".hdr", ".ico", ".jp2", ".jxl", ".nef", ".orf", ".pgm", ".ppm"}
+    | {".psd", ".raf", ".raw", ".rw2", ".svg", ".tga", ".xcf"}
+)
+_LISTED_SUFFIXES = IMAGE_SUFFIXES | HEIF_SUFFIXES | VIDEO_SUFFIXES | _UNREAD_SUFFIXES
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """An image file, with the name that its results get."""
+    """An image file or URL, with the name that its results get."""
 
     name: str
-    file: FileRef
+    file: FileRef | UrlRef
 
     @property
     def path(self) -> str:
@@ -45,7 +63,7 @@ class MemorySource:
 
     name: str
     image: MemoryImage
-    path: None = None
+    path: str | None = None
 
     def read(self) -> Pixels:
         """Convert to RGB, [H, W, 3]."""
@@ -60,74 +78,174 @@ class MemorySource:
         return decode(self.image, self.name)
 
 
-ImageSource = FileSource | MemorySource
+ImageSource = FileSource | MemorySource | FrameSource
 
 
-def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]:
-    """List images of all kinds, in the order of the arguments.
+@dataclass
+class Sources:
+    """Images that were found.
 
-    An image is named by its path below the folder or zip that was given, without its suffix.
+    Attributes:
+        images: Images and videos, in the order of the arguments; no two have the same name.
+        left_out: Files of folders, zips and patterns that look like images but are not read, by what to do about them.
+    """
+
+    images: list[ImageSource | VideoSource] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+
+
+def find_sources(images: ImageInput | Iterable[ImageInput], *, every: float | None = None) -> Sources:
+    """List images of all kinds.
+
+    An image is named by its path below the folder or zip that was given, without its suffix; the second of a name gets
+    NAME-2.
 
     Args:
         images: Files, folders (searched recursively), zips, members of zips as `photos.zip:cats/1.jpg`, glob patterns
-            such as `photos/*.jpg`, and images in memory. File objects are read here: a source may be read again.
+            such as `photos/*.jpg`, URLs (http and https), `-` for standard input, videos, and images in memory. File
+            objects and standard input are read here: a source may be read again.
+        every: Seconds between the frames of videos.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
     inputs = cast("Iterable[ImageInput]", [images] if is_single else images)
-    sources: list[ImageSource] = []
+    search = _Search(every)
     for image in inputs:
-        if isinstance(image, str | Path):
-            sources += _expand(expand_home(image))
+        search.add(image)
+    if not search.sources.images:
+        raise DataError("no images were given", "give files, folders, zips or patterns such as photos/*.jpg")
+    return search.sources
+
+
+def unused_name(name: str, used: set[str]) -> str:
+    """The name, or NAME-2, NAME-3 and so on if it is in `used`, to which it is added."""
+    unused, number = name, 1
+    while unused.lower() in used:  # some file systems do not distinguish a.png from A.png
+        number += 1
+        unused = f"{name}-{number}"
+    used.add(unused.lower())
+    return unused
+
+
+class _Search:
+    """Search for images of which no two get the same name."""
+
+    def __init__(self, every: float | None) -> None:
+        self.sources = Sources()
+        self._every = every
+        self._names: set[str] = set()
+
+    def add(self, image: ImageInput) -> None:
+        """Add all images of an argument."""
+        if isinstance(image, str) and is_url(image):
+            check_url(image)
+            self._add(_file_source(UrlRef(image), url_name(image)))
+        elif isinstance(image, str) and image == _STDIN:
+            self._add(MemorySource("stdin", sys.stdin.buffer.read(), _STDIN))
+        elif isinstance(image, str | Path):
+            self._add_path(expand_home(image))
         elif _is_in_memory(image):
             content = image if isinstance(image, _IN_MEMORY) else image.read()
-            sources.append(MemorySource(f"image-{len(sources) + 1:04d}", content))
+            self._add(MemorySource(f"image-{len(self.sources.images) + 1:04d}", content))
         else:
             raise DataError(
-                "an image is a path, PIL image, array, tensor, bytes or file object, got " + type(image).__name__
+                "an image is a path, URL, PIL image, array, tensor, bytes or file object, got " + type(image).__name__
             )
-    if not sources:
-        raise DataError("no images were given", "give files, folders, zips or patterns such as photos/*.jpg")
-    return sources
+
+    def _add(self, source: ImageSource | VideoSource) -> None:
+        self.sources.images.append(replace(source, name=unused_name(source.name, self._names)))
+
+    def _add_path(self, path: Path) -> None:
+        zip_path, _, member = str(path).rpartition(":")
+        if path.is_dir():
+            self._add_all(path, _files_in(path), "this folder has no images")
+        elif path.is_file() and zipfile.is_zipfile(path):
+            self._add_all(path, _files_in(path), "this zip has no images")
+        elif path.is_file():
+            self._add_file(FileRef(path), path.name)
+        elif member and zipfile.is_zipfile(zip_path):
+            file = FileIndex(Path(zip_path)).find(member)
+            if file is None:
+                raise DataError(f"{zip_path}: has no image {member}", "check its name")
+            self._add_file(file, member)
+        elif has_magic(str(path)):
+            files = {FileRef(match): match.name for match in _matches(path) if match.is_file()}
+            self._add_all(path, files, "no image matches this pattern")
+        else:
+            raise DataError(
+                f"{path}: does not exist", "name an image, a folder, a zip, a URL or a pattern such as photos/*.jpg"
+            )
+
+    def _add_all(self, path: Path, files: Mapping[FileRef, str], if_none: str) -> None:
+        """Add files that can be read, with their names, and list the others that look like images."""
+        count, left_out = len(self.sources.images), dict[str, list[str]]()
+        for file, name in files.items():
+            suffix = PurePosixPath(name).suffix.lower()
+            if suffix not in _LISTED_SUFFIXES:
+                continue
+            if reason := self._why_left_out(file, suffix):
+                left_out.setdefault(reason, []).append(str(file))
+            else:
+                self._add_file(file, name)
+        if len(self.sources.images) == count:
+            raise DataError(f"{path}: {if_none}{summarize_left_out(left_out, '; left out: ')}", _suffix_advice())
+        for reason, paths in left_out.items():
+            self.sources.left_out.setdefault(reason, []).extend(paths)
+
+    def _add_file(self, file: FileRef, name: str) -> None:
+        if file.member is None and file.path.suffix.lower() in VIDEO_SUFFIXES:
+            self._add(open_video(_safe_name(name), file.path, self._every))
+        else:
+            self._add(_file_source(file, name))
+
+    def _why_left_out(self, file: FileRef, suffix: str) -> str:
+        """Why a file of a folder is not read, and what to do; empty if it is."""
+        if suffix in IMAGE_SUFFIXES:
+            return ""
+        if suffix in HEIF_SUFFIXES:
+            return "HEIC needs tagseg[heif]"
+        if suffix in VIDEO_SUFFIXES:
+            if file.member is not None:
+                return "videos in zips are not read; unpack them"
+            if self._every is None:
+                return "videos need --every SECONDS (every= in Python)"
+            return "videos need tagseg[video]" if why_no_video(self._every) else ""
+        return f"{suffix} is not read; convert it to JPEG or PNG"
+
+
+def summarize_left_out(left_out: Mapping[str, list[str]], start: str = "") -> str:
+    """How many files were left out and why, on one line, each reason with its first file; empty if none was."""
+    parts = [
+        f"{len(paths):,} file{'' if len(paths) == 1 else 's, such as'} {paths[0]} ({reason})"
+        for reason, paths in left_out.items()
+    ]
+    return start + ", ".join(parts) if parts else ""
 
 
 def _is_in_memory(image: object) -> TypeGuard[MemoryInput]:
     return isinstance(image, _IN_MEMORY) or hasattr(image, "read")
 
 
-def _expand(path: Path) -> list[FileSource]:
-    if path.is_dir():
-        return _all_in(path, "folder")
-    if path.is_file():
-        return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_file_source(FileRef(path), path.name)]
-    zip_path, _, member = str(path).rpartition(":")
-    if member and zipfile.is_zipfile(zip_path):
-        file = FileIndex(Path(zip_path)).find(member)
-        if file is None:
-            raise DataError(f"{zip_path}: has no image {member}", "check its name")
-        return [_file_source(file, member)]
-    if has_magic(str(path)):
-        try:
-            matches = sorted(set(Path(path.anchor).glob(str(path.relative_to(path.anchor)))))
-        except ValueError as error:
-            raise DataError(f"{path}: is not a pattern ({error})", "write for example photos/**/*.jpg") from error
-        files = [match for match in matches if match.is_file() and match.suffix.lower() in IMAGE_SUFFIXES]
-        if not files:
-            raise DataError(f"{path}: no image matches this pattern", _suffix_advice())
-        return [_file_source(FileRef(file), file.name) for file in files]
-    raise DataError(f"{path}: does not exist", "name an image, a folder, a zip or a pattern such as photos/*.jpg")
+def _files_in(path: Path) -> dict[FileRef, str]:
+    """Files of a folder or zip that are or look like images, with their names below it."""
+    return {file: str(name) for name, file in FileIndex(path, suffixes=_LISTED_SUFFIXES).files.items()}
 
 
-def _all_in(path: Path, kind: str) -> list[FileSource]:
-    files = FileIndex(path).files
-    if not files:
-        raise DataError(f"{path}: this {kind} has no images", _suffix_advice())
-    return [_file_source(file, str(name)) for name, file in files.items()]
+def _matches(pattern: Path) -> list[Path]:
+    try:
+        return sorted(set(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))))
+    except ValueError as error:
+        raise DataError(f"{pattern}: is not a pattern ({error})", "write for example photos/**/*.jpg") from error
 
 
-def _file_source(file: FileRef, name: str) -> FileSource:
+def _file_source(file: FileRef | UrlRef, name: str) -> FileSource:
+    return FileSource(str(strip_image_suffix(PurePosixPath(_safe_name(name, keep_suffix=True)))), file)
+
+
+def _safe_name(name: str, *, keep_suffix: bool = False) -> str:
     # Results are written below a folder by this name, so it must not lead out of it.
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
-    return FileSource(str(strip_image_suffix(PurePosixPath(*parts))), file)
+    path = PurePosixPath(*parts)
+    return str(path if keep_suffix else path.with_suffix(""))
 
 
 def _suffix_advice() -> str:

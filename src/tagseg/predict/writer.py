@@ -1,96 +1,104 @@
-"""Write predictions to a folder: masks, overlays and one JSON file."""
+"""Write predictions to a folder: masks, overlays and predictions.json."""
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-
-from tagseg.errors import ConfigError, make_folder, writing
+from tagseg.errors import ConfigError, DataError, writing
+from tagseg.models.serialization import write_atomically
+from tagseg.predict.engine import TRUE_TAGS
+from tagseg.predict.folder import PlannedImage, PredictionFolder, output_files
+from tagseg.predict.index import ImageRecord, RunRecord
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
+from tagseg.predict.progress import PredictionProgress
+from tagseg.predict.sources import unused_name
 
-INDEX_FILE = "predictions.json"
 
-
-def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *, progress: bool = False) -> Path:
+def write_predictions(
+    predictions: PredictionStream | Sequence[Prediction],
+    out_dir: str | Path,
+    *,
+    skip_existing: bool = False,
+    overwrite: bool = False,
+    progress: PredictionProgress | None = None,
+) -> Path:
     """Write each image's mask (NAME_mask.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
 
     Two images of one name become NAME and NAME-2. Images that a stream skipped are listed under `skipped`. After an
-    error predictions.json lists what was written before it.
+    error predictions.json lists what was written before it. A file that no predictions.json in the folder lists is
+    never overwritten.
 
     Args:
-        predictions: Written as they come.
+        predictions: Predictions of one model with the same settings.
         out_dir: Created if it does not exist.
-        progress: Show a progress bar.
+        skip_existing: Keep the files of images that were predicted with the same settings, and do not predict these.
+        overwrite: Replace files of earlier calls.
+        progress: Shows the progress.
 
     Returns:
-        Path of predictions.json.
+        Path of predictions.json; a shard has its own, such as predictions-1-of-4.json.
     """
-    out = Path(out_dir)
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
-    make_folder(out)
-    writer = _Writer(out)
-    total = len(predictions) if isinstance(predictions, PredictionStream) else None
-    tracked = track(predictions, "Predicting", total, console=Console(stderr=True), disable=not progress)
-    skipped = predictions.skipped if isinstance(predictions, PredictionStream) else []
+    progress = progress or PredictionProgress(quiet=True)
+    if isinstance(predictions, PredictionStream):
+        run, shard, left_out = predictions.run, predictions.shard, predictions.left_out
+        skipped: Sequence[str] = predictions.skipped
+        planned, videos = list(predictions.planned_images()), [video.path for video in predictions.videos]
+        estimate = predictions.estimate_frames()
+    elif predictions:
+        run, shard, left_out, skipped, videos, estimate = RunRecord.of(predictions[0]), None, {}, [], [], 0
+        planned = [image for _, image in _with_plans(predictions)]
+    else:
+        raise DataError("no predictions were given")
+    folder = PredictionFolder(Path(out_dir), run, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
+    progress.start(folder.plan(planned, more=videos) + estimate)
+    if isinstance(predictions, PredictionStream):
+        predictions.needs, predictions.on_tile = folder.needs, progress.tile
+        named = ((prediction.name, prediction) for prediction in predictions)
+    else:
+        named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
+    writer = _Writer(Path(out_dir), folder, run)
     try:
-        for _ in read_ahead(writer.write, writer.with_file_names(tracked)):
-            pass
-    except BaseException:
-        if writer.entries:  # what is written before an unreadable image or Ctrl-C is not lost
-            writer.write_index(skipped)
+        with closing(read_ahead(writer.write, named)) as written:
+            for number, _ in enumerate(written, start=1):
+                progress.advance(number)
+    except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
+        folder.interrupt(skipped=skipped, left_out=left_out)
         raise
-    return writer.write_index(skipped)
+    return folder.finish(skipped=skipped, left_out=left_out)
 
 
 class _Writer:
-    """Writes files in threads and collects the entries of predictions.json.
+    """Writes the files of images, in threads."""
 
-    Attributes:
-        entries: Entry of each image that was written, by file name.
-    """
-
-    def __init__(self, out: Path) -> None:
-        self.entries: dict[str, dict[str, Any]] = {}
-        self._out = out
-        self._file_names: list[str] = []  # in the order of the predictions
-
-    def with_file_names(self, predictions: Iterable[Prediction]) -> Iterator[tuple[str, Prediction]]:
-        """Pair each prediction with an unused file name."""
-        used: set[str] = set()
-        for prediction in predictions:
-            self._file_names.append(_unused_name(prediction.name, used))
-            yield self._file_names[-1], prediction
+    def __init__(self, out: Path, folder: PredictionFolder, run: RunRecord) -> None:
+        self._out, self._folder, self._run = out, folder, run
 
     def write(self, named: tuple[str, Prediction]) -> None:
         """Write the files of one image."""
         name, prediction = named
-        mask, overlay = self._out / f"{name}_mask.png", self._out / f"{name}_overlay.jpg"
+        files = output_files(name)
+        self._folder.begin_image(files)
+        mask, overlay = self._out / files["mask"], self._out / files["overlay"]
         with writing(self._out):
             mask.parent.mkdir(parents=True, exist_ok=True)
-            prediction.save(mask)
-            prediction.overlay().save(overlay, quality=90)
-        files = {kind: path.relative_to(self._out).as_posix() for kind, path in (("mask", mask), ("overlay", overlay))}
-        self.entries[name] = {**prediction.summary(), "files": files}
-
-    def write_index(self, skipped: list[str]) -> Path:
-        """Write predictions.json."""
-        images = [self.entries[name] for name in self._file_names if name in self.entries]
-        path = self._out / INDEX_FILE
-        with writing(self._out):
-            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n", encoding="utf-8")
-        return path
+        write_atomically(mask, lambda part: prediction.mask_image().save(part, "PNG"))
+        write_atomically(overlay, lambda part: prediction.overlay().save(part, "JPEG", quality=90))
+        self._folder.add(ImageRecord.of(prediction, name, files, self._run))
 
 
-def _unused_name(name: str, used: set[str]) -> str:
-    unused, number = name, 1
-    while unused.lower() in used:  # some file systems do not distinguish a.png from A.png
-        number += 1
-        unused = f"{name}-{number}"
-    used.add(unused.lower())
-    return unused
+def _with_plans(predictions: Sequence[Prediction]) -> Iterator[tuple[Prediction, PlannedImage]]:
+    """Pair each prediction with its unused name, its path and its tags."""
+    used: set[str] = set()
+    first = RunRecord.of(predictions[0])
+    for prediction in predictions:
+        run = RunRecord.of(prediction)
+        # The scales of an image are its own: those of very large ones are reduced for CAM.
+        if run.model_copy(update={"settings": first.settings}) != first:
+            raise ConfigError(
+                f"{prediction.name}: was predicted with another model or other settings than {predictions[0].name}",
+                "write them to different folders",
+            )
+        tags = prediction.allowed_classes if prediction.protocol == TRUE_TAGS else None
+        yield prediction, PlannedImage(unused_name(prediction.name, used), prediction.path, tags)
