@@ -30,7 +30,7 @@ Data = Annotated[str, typer.Argument(help="CSV, TSV, JSON lines, class folders, 
 Images = Annotated[list[str] | None, typer.Option(help="Folder or zip with the images; may be repeated.")]
 Split = Annotated[str | None, typer.Option(help="Split of the data, if it has several.")]
 Masks = Annotated[list[str] | None, typer.Option(help="Folder or zip with ground-truth masks, ID.png.")]
-Separator = Annotated[str | None, typer.Option(help="Separator of a row's labels; guessed by default.")]
+Separator = Annotated[str | None, typer.Option(help="Separator of a row's labels; found by default.")]
 Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if not beside VOC.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Number of images to use, evenly spaced; all by default.")]
 Model = Annotated[

@@ -110,7 +110,7 @@ class DataSource:
         masks: Folders and zips that hold one mask per image, ID.png: 0 is background, k is the k-th class, 255 is
             ignored. By default VOC, SBD, COCO and shapes use their own masks, and a table looks for masks/ID.png
             beside it and in the zips of its images.
-        separator: Separator of the labels in a table's row; None means that it is guessed.
+        separator: Separator of the labels in a table's row; None means that the rows show it.
         sbd: The unpacked benchmark_RELEASE, if not beside VOC.
         limit: Number of images to use, evenly spaced over the source; all by default.
     """
