@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tagseg.data._shapes_render import SHAPE_CLASSES
+from tagseg.data.classes import ClassChoice, split_choice
 from tagseg.data.coco import coco_masks, find_coco, read_coco
 from tagseg.data.files import expand_home
 from tagseg.data.folders import read_class_folders
@@ -113,6 +114,9 @@ class DataSource:
         separator: Separator of the labels in a table's row; None means that the rows show it.
         sbd: The unpacked benchmark_RELEASE, if not beside VOC.
         limit: Number of images to use, evenly spaced over the source; all by default.
+        classes: Classes to keep, in this order, as "dog,cat" or a list of names; `NEW=OLD` renames a class and
+            `NEW=OLD|OLD` merges several. Labels of the others are dropped: an image that has no other label shows no
+            class, and their pixels in masks are background. All classes by default.
     """
 
     path: str
@@ -122,6 +126,7 @@ class DataSource:
     separator: str | None
     sbd: str | None
     limit: int | None
+    classes: tuple[str, ...]
 
     def __init__(
         self,
@@ -132,6 +137,7 @@ class DataSource:
         separator: str | None = None,
         sbd: str | Path | None = None,
         limit: int | None = None,
+        classes: str | Iterable[str] | None = None,
     ) -> None:
         if limit is not None and limit < 1:
             raise DataError(f"{path}: the limit must be 1 or more images, got {limit}")
@@ -143,6 +149,7 @@ class DataSource:
             "separator": separator,
             "sbd": None if sbd is None else str(sbd),
             "limit": limit,
+            "classes": split_choice(classes),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen
@@ -179,7 +186,7 @@ class DataSource:
         """Open the images with their labels.
 
         Args:
-            classes: Class names in their order; None means those of the source.
+            classes: Class names in their order; None means those of the source, or those that it keeps.
             skip_missing: Leave out images whose file is missing, instead of raising an error.
             max_side: Reduce larger images while decoding, so that no side is longer.
         """
@@ -203,7 +210,7 @@ class DataSource:
             classes: As in `open`.
             max_side: As in `open`.
         """
-        entries = self._read(self.detect(), classes)
+        entries = self._read_kept(classes)
         dataset, missing = (
             (entries.dataset(max_side=max_side), entries.missing) if isinstance(entries, Records) else (entries, ())
         )
@@ -218,6 +225,13 @@ class DataSource:
         Args:
             classes: As in `open`; mask values follow their order.
         """
+        if not self.classes:
+            return self._open_all_masks(classes)
+        masks = self._open_all_masks(None)
+        return ClassChoice.parse(self.classes, masks.classes, classes, self.path).masks(masks)
+
+    def _open_all_masks(self, classes: Sequence[str] | None) -> MaskDataset:
+        """Open the masks with all classes of the source."""
         data_format = self.detect()
         if not self.masks:
             match data_format:
@@ -301,6 +315,14 @@ class DataSource:
                 return Table(path / f"{split}{suffix}", None)
         return MaskFolders(path) if is_mask_folder(path) else ClassFolders(path, split)
 
+    def _read_kept(self, classes: Sequence[str] | None) -> "Records | ImageDataset":
+        """Read the records with the classes that are kept."""
+        if not self.classes:
+            return self._read(self.detect(), classes)
+        entries = self._read(self.detect(), None)
+        choice = ClassChoice.parse(self.classes, entries.classes, classes, self.path)
+        return choice.records(entries) if isinstance(entries, Records) else choice.images(entries)
+
     def _read(self, data_format: DataFormat, classes: Sequence[str] | None) -> "Records | ImageDataset":
         """Read the records of a source; the built-in dataset, which has no files, comes as a dataset."""
         images = _as_paths(self.images)
@@ -321,7 +343,7 @@ class DataSource:
                 return read_mask_folders(path, classes)
             case PseudoLabels(_, source, names):
                 self._require_classes(classes, names)
-                return source._read(source.detect(), names)
+                return source._read_kept(names)
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):
