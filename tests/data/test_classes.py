@@ -16,7 +16,7 @@ CHOICE = "vehicle=car|bus,dog"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Images a (car), b (bus, dog), c (dog), d (cat) and e (nothing), with masks of the values bus 1, car 2, cat 3, dog 4."""
+    """Images a (car), b (bus, dog), c (dog), d (cat) and e (nothing); mask values are bus 1, car 2, cat 3, dog 4."""
     for name, value in {"a": 2, "b": 1, "c": 4, "d": 3, "e": 255}.items():
         write_image(tmp_path / f"{name}.png")
         write_mask(tmp_path / "masks" / f"{name}.png", value)

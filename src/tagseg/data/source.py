@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tagseg.data._shapes_render import SHAPE_CLASSES
+from tagseg.data.arrow import ARROW_SUFFIXES, read_arrow
 from tagseg.data.classes import ClassChoice, split_choice
 from tagseg.data.coco import coco_masks, find_coco, read_coco
-from tagseg.data.files import expand_home
+from tagseg.data.files import TAR_SUFFIX, expand_home, find_shards
 from tagseg.data.folders import read_class_folders
+from tagseg.data.images import IMAGE_SUFFIXES
 from tagseg.data.mask_folders import (
     is_mask_folder,
     mask_folder_classes,
@@ -29,6 +31,7 @@ from tagseg.data.records import Record, Records
 from tagseg.data.shapes import shapes, shapes_masks
 from tagseg.data.tables import TABLE_SUFFIXES, default_image_paths, read_table
 from tagseg.data.voc import VOC_CLASSES, VocFolders, find_voc, read_voc, voc_masks
+from tagseg.data.webdataset import read_webdataset
 from tagseg.errors import DataError
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
@@ -71,6 +74,20 @@ class Voc:
 
 
 @dataclass(frozen=True)
+class Arrow:
+    """Arrow or Parquet files of Hugging Face's `datasets`."""
+
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class WebDataset:
+    """Tars of images and labels."""
+
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
 class ClassFolders:
     """One folder per class."""
 
@@ -94,7 +111,7 @@ class PseudoLabels:
     classes: tuple[str, ...]
 
 
-DataFormat = Shapes | Table | Coco | Voc | ClassFolders | MaskFolders | PseudoLabels
+DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels
 
 
 @dataclass(frozen=True, init=False)
@@ -104,14 +121,15 @@ class DataSource:
     Args:
         path: A CSV or TSV of image and labels; a JSON lines file or folder as Hugging Face's imagefolder has them; a
             folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; a folder with
-            images/ and masks/; the folder of pseudo labels; or "shapes" or "shapes:500", the built-in dataset (a folder
-            of that name is "./shapes").
+            images/ and masks/; Arrow or Parquet files of Hugging Face's `datasets`, or a folder of them; WebDataset
+            tars, or a folder of them; the folder of pseudo labels; or "shapes" or "shapes:500", the built-in dataset
+            (a folder of that name is "./shapes").
         images: Folders and zips that hold the images of a table or of a COCO JSON, if not beside it.
         split: Split to open; needed where the source has several.
         masks: Folders and zips that hold one mask per image, ID.png: 0 is background, k is the k-th class, 255 is
             ignored. By default VOC, SBD, COCO and shapes use their own masks, and a table looks for masks/ID.png
             beside it and in the zips of its images.
-        separator: Separator of the labels in a table's row; None means that the rows show it.
+        separator: Separator of the labels in a row's text; None means that the rows show it.
         sbd: The unpacked benchmark_RELEASE, if not beside VOC.
         limit: Number of images to use, evenly spaced over the source; all by default.
         classes: Classes to keep, in this order, as "dog,cat" or a list of names; `NEW=OLD` renames a class and
@@ -175,9 +193,13 @@ class DataSource:
             return Table(path, self.split)
         if path.suffix.lower() == ".json":
             return Coco(path)
+        if path.suffix.lower() in ARROW_SUFFIXES:
+            return Arrow((path,))
+        if path.suffix.lower() == TAR_SUFFIX:
+            return WebDataset((path,))
         raise DataError(
             f"{self.path}: has no known format",
-            f"name a file ending in {', '.join(TABLE_SUFFIXES)} or .json, or a folder",
+            f"name a file ending in {', '.join((*TABLE_SUFFIXES, *ARROW_SUFFIXES, TAR_SUFFIX))} or .json, or a folder",
         )
 
     def open(
@@ -313,7 +335,14 @@ class DataSource:
         for suffix in TABLE_SUFFIXES:
             if split and (path / f"{split}{suffix}").is_file():
                 return Table(path / f"{split}{suffix}", None)
-        return MaskFolders(path) if is_mask_folder(path) else ClassFolders(path, split)
+        if is_mask_folder(path):
+            return MaskFolders(path)
+        if not _has_image_files(path):  # otherwise shards are archives that were left beside class folders
+            if files := find_shards(path, ARROW_SUFFIXES, split):
+                return Arrow(tuple(files))
+            if files := find_shards(path, [TAR_SUFFIX], split):
+                return WebDataset(tuple(files))
+        return ClassFolders(path, split)
 
     def _read_kept(self, classes: Sequence[str] | None) -> "Records | ImageDataset":
         """Read the records with the classes that are kept."""
@@ -337,6 +366,10 @@ class DataSource:
             case Voc(folders, split):
                 self._require_classes(classes, VOC_CLASSES)
                 return read_voc(folders, split=split)
+            case Arrow(files):
+                return read_arrow(files, classes=classes, separator=self.separator)
+            case WebDataset(files):
+                return read_webdataset(files, classes=classes, separator=self.separator)
             case ClassFolders(path, split):
                 return read_class_folders(path, split=split, classes=classes)
             case MaskFolders(path):
@@ -418,6 +451,11 @@ def _is_built_in(path: str) -> bool:
 def _folder_text(path: str) -> str:
     """Text of a path that is a file or folder, even if it is called like the built-in dataset."""
     return f"./{path}" if _is_built_in(path) else path
+
+
+def _has_image_files(folder: Path) -> bool:
+    """Whether a folder has images below folders of classes or of splits."""
+    return any(path.suffix.lower() in IMAGE_SUFFIXES for depth in ("*/*", "*/*/*") for path in folder.glob(depth))
 
 
 def _shapes_count(path: str) -> int:

@@ -1,6 +1,5 @@
-"""Images to predict: files, folders, glob patterns, zips and their members, or images in memory."""
+"""Images to predict: files, folders, glob patterns, zips and tars and their members, or images in memory."""
 
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from glob import has_magic
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from tagseg.data.files import FileIndex, FileRef, expand_home
+from tagseg.data.arrow import ARROW_SUFFIXES, arrow_images
+from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive
 from tagseg.data.images import IMAGE_SUFFIXES, Pixels, apply_exif_rotation, decode, strip_image_suffix, to_rgb
 from tagseg.errors import DataError
 
@@ -69,8 +69,9 @@ def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]
     An image is named by its path below the folder or zip that was given, without its suffix.
 
     Args:
-        images: Files, folders (searched recursively), zips, members of zips as `photos.zip:cats/1.jpg`, glob patterns
-            such as `photos/*.jpg`, and images in memory. File objects are read here: a source may be read again.
+        images: Files, folders (searched recursively), zips and tars, their members as `photos.zip:cats/1.jpg`, glob
+            patterns such as `photos/*.jpg`, Arrow and Parquet files, and images in memory. File objects are read here: a
+            source may be read again.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
     inputs = cast("Iterable[ImageInput]", [images] if is_single else images)
@@ -97,13 +98,15 @@ def _is_in_memory(image: object) -> TypeGuard[MemoryInput]:
 def _expand(path: Path) -> list[FileSource]:
     if path.is_dir():
         return _all_in(path, "folder")
+    if path.is_file() and path.suffix.lower() in ARROW_SUFFIXES:
+        return [_file_source(file, name) for name, file in arrow_images(path)]
     if path.is_file():
-        return _all_in(path, "zip") if zipfile.is_zipfile(path) else [_file_source(FileRef(path), path.name)]
-    zip_path, _, member = str(path).rpartition(":")
-    if member and zipfile.is_zipfile(zip_path):
-        file = FileIndex(Path(zip_path)).find(member)
+        return _all_in(path, "archive") if is_archive(path) else [_file_source(FileRef(path), path.name)]
+    archive, _, member = str(path).rpartition(":")
+    if member and is_archive(archive):
+        file = FileIndex(Path(archive)).find(member)
         if file is None:
-            raise DataError(f"{zip_path}: has no image {member}", "check its name")
+            raise DataError(f"{archive}: has no image {member}", "check its name")
         return [_file_source(file, member)]
     if has_magic(str(path)):
         try:
