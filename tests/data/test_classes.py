@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tagseg.data import DataError, DataSource, check, shapes, shapes_masks
-from tagseg.export.pseudo_labels import PSEUDO_LABELS_FILE
+from tagseg.data.mask_folders import PSEUDO_LABELS_FILE
 from tests.data.small_datasets import write_coco, write_image, write_mask, write_text, write_voc
 
 CHOICE = "vehicle=car|bus,dog"

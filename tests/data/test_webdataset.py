@@ -77,7 +77,7 @@ def test_masks_are_found_by_the_names_of_samples(shard: Path) -> None:
     assert list(DataSource(shard, masks=shard.parent / "masks").open_masks()) == ["a/2"]
 
 
-def test_archive_beside_class_folders_is_no_dataset(tmp_path: Path, shard: Path) -> None:
+def test_archive_beside_class_folders_is_no_dataset(shard: Path) -> None:
     write_image(shard.parent / "dog" / "1.png")
     assert open_dataset(shard.parent).classes == ("dog",)
 

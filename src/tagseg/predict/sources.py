@@ -70,8 +70,8 @@ def find_sources(images: ImageInput | Iterable[ImageInput]) -> list[ImageSource]
 
     Args:
         images: Files, folders (searched recursively), zips and tars, their members as `photos.zip:cats/1.jpg`, glob
-            patterns such as `photos/*.jpg`, Arrow and Parquet files, and images in memory. File objects are read here: a
-            source may be read again.
+            patterns such as `photos/*.jpg`, Arrow and Parquet files, and images in memory. File objects are read here:
+            a source may be read again.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
     inputs = cast("Iterable[ImageInput]", [images] if is_single else images)
