@@ -26,8 +26,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV, JSON lines, class folders, COCO JSON, VOC's folder, or shapes.")]
-Images = Annotated[list[str] | None, typer.Option(help="Folder or zip with the images; may be repeated.")]
+Data = Annotated[str, typer.Argument(help="Table, class folders, COCO, VOC, Parquet, tars or shapes.")]
+Images = Annotated[list[str] | None, typer.Option(help="Folder, zip or tar with the images; may be repeated.")]
 Split = Annotated[str | None, typer.Option(help="Split of the data, if it has several.")]
 Masks = Annotated[list[str] | None, typer.Option(help="Folder or zip with ground-truth masks, ID.png.")]
 Separator = Annotated[str | None, typer.Option(help="Separator of a row's labels; found by default.")]

@@ -31,9 +31,8 @@ def formats_folder(reader_folder: Path) -> Path:
             shutil.copy(reader_folder / "photos" / image, reader_folder / "folders" / label / image)
     write_coco(reader_folder / "annotations.json", rows, names)
     write_voc(reader_folder / "VOCdevkit" / "VOC2012", reader_folder / "photos", rows)
-    features = datasets.Features(
-        {"image": datasets.Image(), "labels": datasets.Sequence(datasets.ClassLabel(names=names))}
-    )
+    labels_feature = datasets.Sequence(datasets.ClassLabel(names=names))
+    features = datasets.Features({"image": datasets.Image(), "labels": labels_feature})
     content = {
         "image": [str(reader_folder / "photos" / image) for image in rows],
         "labels": [[names.index(label) for label in labels] for labels in rows.values()],
@@ -88,9 +87,8 @@ def write_voc(voc: Path, photos: Path, rows: dict[str, list[str]]) -> None:
 @pytest.mark.slow
 def test_commands(formats_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for command in commands("data"):
-        run_command(
-            command, monkeypatch, *(f"--set={setting}" for setting in SETTINGS if command.startswith("tagseg train"))
-        )
+        settings = SETTINGS if command.startswith("tagseg train") else ()
+        run_command(command, monkeypatch, *(f"--set={setting}" for setting in settings))
         if command.startswith("tagseg check"):
             assert "fit for training" in capsys.readouterr().out.splitlines()[-1]
     result = json.loads((formats_folder / "runs" / "vehicles" / "evaluation.json").read_text())
