@@ -13,6 +13,7 @@ import webdataset
 from torch.utils.data import DataLoader
 
 from tagseg.data import DataError, DataSource, check, open_dataset
+from tagseg.predict.sources import find_sources
 from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_image, write_mask
 from tests.data.test_tables import labels_by_id
 
@@ -85,6 +86,12 @@ def test_archive_beside_class_folders_is_no_dataset(shard: Path) -> None:
 def test_check_reads_the_images(shard: Path) -> None:
     report = check(shard)
     assert (report.image_count, report.unreadable, report.unlabeled) == (4, (), ("b/1",))
+
+
+def test_prediction_takes_a_tar_and_its_members(shard: Path) -> None:
+    sources = find_sources([shard, f"{shard}:a/2.png"])
+    assert [source.name for source in sources] == ["a/1", "a/2", "a/3", "b/1", "a/2"]
+    assert sources[-1].read()[0, 0].tolist() == list(GREEN)
 
 
 def test_damaged_image_does_not_affect_others(tmp_path: Path) -> None:
