@@ -135,6 +135,19 @@ def test_thresholds_are_tuned_on_tags(photos: Path, trained: Path) -> None:
     (trained / "evaluation.json").unlink()
 
 
+def test_chosen_classes_are_those_of_the_run_of_its_resumption_and_of_its_report(photos: Path, tmp_path: Path) -> None:
+    data = [*ground_truth_arguments(photos), "--classes", "round=disc|ring,star"]
+    train = ["train", *data, "-o", str(tmp_path / "run"), "--workers", "0", *SET_OPTIONS]
+    for arguments in (train, train, ["report", str(tmp_path / "run"), "--count", "2"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+    assert tagseg.load(tmp_path / "run").classes == ("round", "star")
+    result = CliRunner().invoke(app, ["evaluate", *data, "-m", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(app, [*train, "--classes", "star,disc"])
+    assert "holds a run of another configuration" in str(result.exception)
+
+
 def test_check_prints_a_table_or_json_and_fails_on_problems(photos: Path, tmp_path: Path) -> None:
     runner = CliRunner()
     result = runner.invoke(app, ["check", *data_arguments(photos)])
@@ -283,6 +296,9 @@ def test_training_needs_disk_space_for_checkpoints(
         (["check", "nowhere.csv"], "nowhere.csv"),
         (["check", "shapes", "--val", "nowhere.csv"], "nowhere.csv"),
         (["check", "shapes", "--recipe", "shape"], "unknown recipe 'shape'"),
+        (["check", "shapes:9", "--classes", "disk"], "unknown class 'disk'; known: cross, disc, "),
+        (["check", "shapes:9", "--classes", ""], "no class is chosen; name those to keep with --classes, such as"),
+        (["train", "shapes:9", "-o", "x", "--val-classes", "disc"], "belong to validation data; name it with --val"),
         (["recipes", "resnet"], "unknown recipe 'resnet'"),
         (["bench", "evaluate", "--model", "nowhere", "--data", "shapes:2"], "nowhere: does not exist"),
         (["bench", "evaluate", "--model", "default"], "needs a model and images with masks; add --model and --data"),

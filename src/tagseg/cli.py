@@ -26,11 +26,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Data = Annotated[str, typer.Argument(help="CSV, TSV, JSON lines, class folders, COCO JSON, VOC's folder, or shapes.")]
-Images = Annotated[list[str] | None, typer.Option(help="Folder or zip with the images; may be repeated.")]
+Data = Annotated[str, typer.Argument(help="Table, class folders, COCO, VOC, Parquet, tars or shapes.")]
+Images = Annotated[list[str] | None, typer.Option(help="Folder, zip or tar with the images; may be repeated.")]
 Split = Annotated[str | None, typer.Option(help="Split of the data, if it has several.")]
 Masks = Annotated[list[str] | None, typer.Option(help="Folder or zip with ground-truth masks, ID.png.")]
-Separator = Annotated[str | None, typer.Option(help="Separator of a row's labels; guessed by default.")]
+Separator = Annotated[str | None, typer.Option(help="Separator of a row's labels; found by default.")]
+Classes = Annotated[str | None, typer.Option(help="Keep, rename or merge classes: vehicle=car|bus,dog.")]
+ValClasses = Annotated[str | None, typer.Option(help="Classes of the validation data; as --classes by default.")]
 Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if not beside VOC.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Number of images to use, evenly spaced; all by default.")]
 Model = Annotated[
@@ -75,9 +77,11 @@ def check(
     split: Split = None,
     separator: Separator = None,
     sbd: Sbd = None,
+    classes: Classes = None,
     val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
     val_images: Images = None,
     val_split: Split = None,
+    val_classes: ValClasses = None,
     recipe: Annotated[str, typer.Option(help="Recipe to train with (see `tagseg recipes`) or TOML file.")] = "default",
     changes: Set = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
@@ -87,8 +91,10 @@ def check(
 
     Exit status: 0 if it is fit for training, warnings or not; 1 if not, or if it cannot be opened; 2 for wrong options.
     """
-    source = _source(data, images, split, None, separator, sbd)
-    val_source = _validation_source(val, val_images, val_split, None, separator, sbd, default=(data, images, None))
+    source = _source(data, images, split, None, separator, sbd, classes=classes)
+    val_source = _validation_source(
+        val, val_images, val_split, None, val_classes, separator, sbd, default=(data, images, None, classes)
+    )
     _require_recipe(recipe)
     report = tagseg.check(
         source, recipe=tagseg.Recipe.load(recipe).with_assignments(changes or ()), val=val_source, progress=True
@@ -113,10 +119,12 @@ def train(
     separator: Separator = None,
     sbd: Sbd = None,
     limit: Limit = None,
+    classes: Classes = None,
     val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
     val_images: Images = None,
     val_split: Split = None,
     val_masks: Masks = None,
+    val_classes: ValClasses = None,
     skip_bad: SkipBad = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[int | None, typer.Option(min=0, help="Number of data loading workers.")] = None,
@@ -124,9 +132,16 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
 ) -> None:
     """Train a segmentation network from image tags."""
-    source = _source(data, images, split, masks, separator, sbd, limit)
+    source = _source(data, images, split, masks, separator, sbd, limit, classes)
     val_source = _validation_source(
-        val, val_images, val_split, val_masks, separator, sbd, default=(data, images, masks)
+        val,
+        val_images,
+        val_split,
+        val_masks,
+        val_classes,
+        separator,
+        sbd,
+        default=(data, images, masks, classes),
     )
     _require_recipe(recipe)
     tagseg.train(
@@ -156,10 +171,12 @@ def train_masks(
     separator: Separator = None,
     sbd: Sbd = None,
     limit: Limit = None,
+    classes: Classes = None,
     val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
     val_images: Images = None,
     val_split: Split = None,
     val_masks: Masks = None,
+    val_classes: ValClasses = None,
     skip_bad: SkipBad = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[int | None, typer.Option(min=0, help="Number of data loading workers.")] = None,
@@ -167,9 +184,16 @@ def train_masks(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
 ) -> None:
     """Train a segmentation network on masks, such as pseudo labels."""
-    source = _source(data, images, split, masks, separator, sbd, limit)
+    source = _source(data, images, split, masks, separator, sbd, limit, classes)
     val_source = _validation_source(
-        val, val_images, val_split, val_masks, separator, sbd, default=(data, images, masks)
+        val,
+        val_images,
+        val_split,
+        val_masks,
+        val_classes,
+        separator,
+        sbd,
+        default=(data, images, masks, classes),
     )
     _require_recipe(recipe)
     tagseg.train_masks(
@@ -196,6 +220,7 @@ def pseudo_labels(
     split: Split = None,
     separator: Separator = None,
     sbd: Sbd = None,
+    classes: Classes = None,
     tta: Annotated[bool, typer.Option("--tta/--no-tta", help="Test-time augmentation: multi-scale and flip.")] = False,
     crf: Annotated[bool, typer.Option("--crf/--no-crf", help="Refine masks by a dense CRF.")] = False,
     size: Size = None,
@@ -208,7 +233,7 @@ def pseudo_labels(
     json: Json = False,
 ) -> None:
     """Write masks of tagged images to train on."""
-    source = _source(data, images, split, None, separator, sbd)
+    source = _source(data, images, split, None, separator, sbd, classes=classes)
     _require_model(model)
     working_size = _parse_size(size)
     coverage = tagseg.write_pseudo_labels(
@@ -292,6 +317,7 @@ def evaluate(
     separator: Separator = None,
     sbd: Sbd = None,
     limit: Limit = None,
+    classes: Classes = None,
     tta: Tta = False,
     crf: Crf = False,
     threshold: Threshold = None,
@@ -307,7 +333,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Evaluate masks, with predicted and with true tags."""
-    source = _source(data, images, split, masks, separator, sbd, limit)
+    source = _source(data, images, split, masks, separator, sbd, limit, classes)
     _require_model(model)
     working_size = _parse_size(size)
     result = tagseg.evaluate(
@@ -460,12 +486,13 @@ def _source(
     separator: str | None = None,
     sbd: str | None = None,
     limit: int | None = None,
+    classes: str | None = None,
 ) -> "tagseg.DataSource":
     """Data source of a command's options, whose paths exist."""
     if not _is_generated(data):
         _require_paths([data], "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'")
     _require_paths([*(images or ()), *(masks or ()), *([sbd] if sbd else ())], "name a folder or a zip")
-    return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd, limit)
+    return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd, limit, classes)
 
 
 def _validation_source(
@@ -473,17 +500,22 @@ def _validation_source(
     images: list[str] | None,
     split: str | None,
     masks: list[str] | None,
+    classes: str | None,
     separator: str | None,
     sbd: str | None,
     *,
-    default: tuple[str, list[str] | None, list[str] | None],
+    default: tuple[str, list[str] | None, list[str] | None, str | None],
 ) -> "tagseg.DataSource | None":
-    """Source of the validation options; with a split alone it is the training data's, given by path, images, masks."""
+    """Source of the validation options; with a split alone it is the training data's.
+
+    Args:
+        default: Path, images, masks and classes of the training data.
+    """
     if data is None and split is not None:
         data, images, masks = default[0], images or default[1], masks or default[2]
-    if data is None and (images or masks):
-        raise DataError("--val-images and --val-masks belong to validation data", "name it with {val}")
-    return _source(data, images, split, masks, separator, sbd) if data else None
+    if data is None and (images or masks or classes):
+        raise DataError("--val-images, --val-masks and --val-classes belong to validation data", "name it with {val}")
+    return _source(data, images, split, masks, separator, sbd, classes=classes or default[3]) if data else None
 
 
 def _print_trained(out: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
+    "classes": ("classes=", "--classes"),
     "data": ("data=", "--data"),
     "every": ("every=", "--every"),
     "images": ("images=", "--images"),

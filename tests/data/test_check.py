@@ -40,7 +40,7 @@ def test_valid_dataset_is_fit() -> None:
 
 
 def test_report_counts_classes_sizes_and_modes(folder: Path) -> None:
-    report = tagseg.check(write_table(folder, {"a.png": "cat dog", "b.png": "dog", "c.jpg": "cow"}))
+    report = tagseg.check(write_table(folder, {"a.png": "cat;dog", "b.png": "dog", "c.jpg": "cow"}))
     assert dict(zip(report.classes, report.counts, strict=True)) == {"cat": 1, "cow": 1, "dog": 2}
     assert report.cooccurrence == ((1, 0, 1), (0, 1, 0), (1, 0, 2))
     assert report.sizes == {"smallest": (10, 10), "median": (20, 10), "largest": (40, 30)}

@@ -1,5 +1,6 @@
 """Finding and reading files on disk and in zips."""
 
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from tagseg.data import DataError, open_dataset
-from tagseg.data.files import FileIndex, FileRef
+from tagseg.data.files import FileIndex, FileRef, find_shards, tar_members
 from tests.data.small_datasets import GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
@@ -60,3 +61,67 @@ def test_damaged_lzma_member_is_a_data_error(tmp_path: Path) -> None:
 def test_missing_file_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.png: cannot be read \(.*; replace the file or remove it"):
         FileRef(tmp_path / "a.png").read()
+
+
+@pytest.fixture
+def tar(tmp_path: Path) -> Path:
+    for name, color in (("a.png", RED), ("b.png", GREEN)):
+        write_image(tmp_path / "images" / name, color)
+    with tarfile.open(tmp_path / "t.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        archive.add(tmp_path / "images", "images")
+    return tmp_path / "t.tar"
+
+
+def test_images_of_a_table_are_found_in_a_tar(tar: Path) -> None:
+    table = write_text(tar.parent / "t.csv", "a.png,cat\nb.png,dog\n")
+    dataset = open_dataset(table, images=tar)
+    assert [dataset[index][0][:, 0, 0].tolist() for index in (1, 0)] == [list(GREEN), list(RED)]
+
+
+@pytest.mark.parametrize("length", [0, 300, 700, 1500, 2000])
+def test_cut_off_tar_is_a_data_error(tar: Path, length: int) -> None:
+    tar.write_bytes(tar.read_bytes()[:length])
+    with pytest.raises(DataError, match=r"t\.tar: is (not a tar that can be read|damaged at byte).*again$"):
+        list(tar_members(tar))
+
+
+def test_damaged_header_is_not_the_end_of_a_tar(tar: Path) -> None:
+    content = bytearray(tar.read_bytes())
+    content[content.index(b"images/b.png")] ^= 255
+    tar.write_bytes(content)
+    with pytest.raises(DataError, match=r"t\.tar: is damaged at byte [\d,]+; download or pack it again"):
+        list(tar_members(tar))
+
+
+def test_compressed_tar_is_a_data_error(tar: Path) -> None:
+    with tarfile.open(tar, "w:gz") as archive:
+        archive.add(tar.parent / "images", "images")
+    with pytest.raises(DataError, match=r"unpack it if it is compressed \(\.tar\.gz\)"):
+        list(tar_members(tar))
+
+
+def test_tar_that_shrank_since_it_was_opened_is_a_data_error(tar: Path) -> None:
+    members = list(tar_members(tar))
+    tar.write_bytes(tar.read_bytes()[: members[-1].offset + 3])
+    with pytest.raises(DataError, match=r"t\.tar:images/.\.png: the tar is cut off here"):
+        members[-1].read()
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train-00000-of-00002.parquet", "train"),
+        ("data/train-00000-of-00002-0a1b2c3d.parquet", "train"),
+        ("train_000123.parquet", "train"),
+        ("train/0000.parquet", "train"),
+        ("train/data-00000-of-00001.parquet", "train"),
+        ("train2017.parquet", "train2017"),
+        ("train.parquet", "train"),
+    ],
+)
+def test_name_of_a_shard_shows_its_split(tmp_path: Path, name: str, split: str) -> None:
+    shard, other = write_text(tmp_path / name, ""), write_text(tmp_path / "other-0.parquet", "")
+    write_text(tmp_path / "cache-0a1b.parquet", "")
+    assert find_shards(tmp_path, [".parquet"], split) == [shard]
+    assert find_shards(tmp_path, [".parquet"], "other") == [other]
+    assert find_shards(shard, [".parquet"]) == [shard]

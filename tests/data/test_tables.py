@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
 
-from tagseg.data import DataError, ImageDataset, open_dataset
-from tagseg.data.tables import guess_separator, split_labels
+from tagseg.data import DataError, DataSource, ImageDataset, open_dataset
 from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
@@ -27,8 +25,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("suffix", "text"),
     [
-        (".csv", "image,labels\na.png,cat dog\nb.png,dog\n"),
-        (".csv", "a.png,cat dog\nb.png,dog\n"),
+        (".csv", "image,labels\na.png,cat dog\nb.png,dog\nc.png,cat\n"),
+        (".csv", "a.png,cat dog\nb.png,dog\nc.png,cat\n"),
+        (".csv", "filename,cat,dog\na.png,1,1\nb.png,0,1\n"),
+        (".csv", "filename,split,cat,dog\na,train,1.0,True\nb,train,0.0,True\n"),
+        (".tsv", "photo\tcat\tdog\na.png\t1\t1\nb.png\t0\t1\n"),
+        (".csv", "filename,tags\na.png,cat|dog\nb.png,dog\n"),
         (".csv", 'image,labels\na.png,"cat,dog"\nb.png,dog\n'),
         (".csv", 'image,labels\n"a.png","cat, dog"\n"b.png","dog"\n'),
         (".csv", "image,labels\na.png,cat;dog\nb.png,dog\n"),
@@ -37,18 +39,18 @@ def folder(tmp_path: Path) -> Path:
         (".csv", "image,labels\na.png,cat,dog\nb.png,dog\n"),
         (".csv", "a.png,cat,dog\nb.png,dog\n"),
         (".csv", "image,labels\na.png,cat\na.png,dog\nb.png,dog\n"),
-        (".csv", "\ufeffimage,labels\r\na.png,cat dog\r\n\r\nb.png,dog\r\n"),
-        (".csv", "width,file_name,tags,split\n3,a.png,cat dog,train\n3,b.png,dog,train\n"),
-        (".csv", "image,what\na.png,cat dog\nb.png,dog\n"),
-        (".csv", "image,labels\na,cat dog\nb,dog\n"),
-        (".tsv", "image\tlabels\na.png\tcat dog\nb.png\tdog\n"),
+        (".csv", "\ufeffimage,labels\r\na.png,cat dog\r\n\r\nb.png,dog\r\nc.png,cat\r\n"),
+        (".csv", "width,file_name,tags,split\n3,a.png,cat dog,train\n3,b.png,dog,train\n3,c.png,cat,train\n"),
+        (".csv", "image,what\na.png,cat dog\nb.png,dog\nc.png,cat\n"),
+        (".csv", "image,labels\na,cat;dog\nb,dog\n"),
+        (".tsv", "image\tlabels\na.png\tcat dog\nb.png\tdog\nc.png\tcat\n"),
         (".tsv", "a.png\tcat,dog\nb.png\tdog\n"),
         (".jsonl", '{"file_name": "a.png", "labels": ["cat", "dog"]}\n\n{"file_name": "b.png", "labels": ["dog"]}\n'),
         (".jsonl", '{"file_name": "a.png", "label": "cat, dog"}\n{"file_name": "b.png", "label": "dog"}\n'),
     ],
 )
 def test_all_dialects_give_the_same_dataset(folder: Path, suffix: str, text: str) -> None:
-    dataset = open_dataset(write_text(folder / f"table{suffix}", text))
+    dataset = DataSource(write_text(folder / f"table{suffix}", text)).open(skip_missing=True)
     assert dataset.classes == ("cat", "dog")
     assert labels_by_id(dataset) == {"a": {"cat", "dog"}, "b": {"dog"}}
     assert dataset.labels.tolist() == [[1, 1], [0, 1]]
@@ -59,19 +61,34 @@ def test_class_names_may_contain_spaces(folder: Path) -> None:
     table = write_text(folder / "t.csv", "image,labels\na.png,traffic light;dog\nb.png,traffic light\n")
     assert open_dataset(table).classes == ("dog", "traffic light")
     table = write_text(folder / "u.csv", "image,labels\na.png,traffic light\nb.png,red car\n")
-    assert open_dataset(table, separator=";").classes == ("red car", "traffic light")
+    assert open_dataset(table).classes == ("red car", "traffic light")
     table = write_text(folder / "v.jsonl", '{"file_name": "a.png", "labels": ["traffic light", "a, b"]}\n')
     assert open_dataset(table).classes == ("a, b", "traffic light")
 
 
-class_names = st.text("abc xyz-_é", min_size=1, max_size=8).map(str.strip).filter(bool)
+def test_ambiguous_table_is_refused_with_both_readings(folder: Path) -> None:
+    table = write_text(folder / "t.csv", "image,label\na.png,hot dog\nb.png,dog\n")
+    with pytest.raises(DataError) as caught:
+        open_dataset(table)
+    assert str(caught.value) == (
+        f"{table}: labels can be read in two ways: separated by ' ' they are 'dog', 'hot'; as whole names they are "
+        "'dog', 'hot dog'; choose with separator=: ' ' for the first, ';' for the second"
+    )
+    assert open_dataset(table, separator=" ").classes == ("dog", "hot")
+    assert open_dataset(table, separator=";").classes == ("dog", "hot dog")
+    assert open_dataset(table, classes=("cat", "dog", "hot")).labels.tolist() == [[0, 1, 1], [0, 1, 0]]
 
 
-@given(lines=st.lists(st.sets(class_names), min_size=1), separator=st.sampled_from([";", "|", ","]))
-def test_joined_labels_are_split_again(lines: list[set[str]], separator: str) -> None:
-    lines = [*lines, {"one", "two"}]  # the separator can only be guessed from a row with several labels
-    cells = [separator.join(sorted(line)) for line in lines]
-    assert [set(split_labels(cell, guess_separator(cells))) for cell in cells] == lines
+def test_separator_is_that_of_the_whole_table_for_every_split(folder: Path) -> None:
+    table = write_text(folder / "t.csv", "image,labels,split\na.png,cat;dog,train\nb.png,hot dog,val\n")
+    assert open_dataset(table, split="val").classes == ("hot dog",)
+
+
+def test_columns_of_classes_keep_their_order_and_absent_classes(folder: Path) -> None:
+    table = write_text(folder / "t.csv", "filename,zebra,dog,Cat\na.png,0,1,0\nb.png,0,0,0\n")
+    dataset = open_dataset(table)
+    assert dataset.classes == ("zebra", "dog", "Cat")
+    assert dataset.labels.tolist() == [[0, 1, 0], [0, 0, 0]]
 
 
 def test_image_without_labels_is_kept(folder: Path) -> None:
@@ -142,6 +159,8 @@ def test_dots_in_names_are_not_suffixes(tmp_path: Path) -> None:
         ("image,labels\n,cat\n", r"t\.csv:2: names no image; write the image's file name in column 1"),
         ("image,labels\na.png,cat\nzz.png,cat\nyy.png,cat\n", r"t\.csv:3: no image 'zz\.png' and 1 more was found"),
         ("image,height,width\na.png,3,4\n", r"t\.csv:1: has no column 'labels' among image, height, width"),
+        ("image,cat,crow\na.png,0,1\nb.png,1,x\n", r"t\.csv:3: has 'x' in the column 'crow' of a class; write 1 for"),
+        ("image,cat,cat\na.png,0,1\n", r"t\.csv:1: a class has no name or two columns"),
         ("image,labels\na.png,cow\n", r"t\.csv:2: unknown class 'cow'; known: cat, crow\. Did you mean 'crow'"),
     ],
 )

@@ -85,7 +85,7 @@ def write_packed_shapes(folder: Path) -> Path:
         write_zip(folder / f"{table}.zip", images | (masks if table == "val" else {}))
         if table == "train_aug":
             write_zip(folder / "train-masks.zip", dict(list(masks.items())[:5]))
-        tags = (" ".join(data.classes[int(k)] for k in row.nonzero()) for row in data.labels)
+        tags = (";".join(data.classes[int(k)] for k in row.nonzero()) for row in data.labels)
         rows = [f"{name}.png,{labels}" for name, labels in zip(data.image_ids, tags, strict=True)]
         (folder / f"{table}.csv").write_text("\n".join(["image,labels", *rows]) + "\n")
     return folder

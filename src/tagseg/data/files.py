@@ -1,10 +1,13 @@
-"""Files on disk and inside zips, and how a name in a table is looked up among them."""
+"""Files on disk and inside zips and tars, and how a name in a table is looked up among them."""
 
 import lzma
 import os
+import re
+import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
@@ -19,7 +22,11 @@ from tagseg.data.images import (
     image_info,
     strip_image_suffix,
 )
-from tagseg.errors import DataError
+from tagseg.errors import DataError, unknown_name
+
+TAR_SUFFIX = ".tar"
+# What follows the split in the name of a shard: -00000-of-00002, -00000-of-00002-0a1b2c3d, or _000123.
+_SHARD_NUMBER = re.compile(r"(?:^|[-_.])\d+(?:-of-\d+)?(?:-[0-9a-f]+)?$")
 
 
 def read_text(path: Path) -> str:
@@ -47,11 +54,11 @@ def is_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class FileRef:
-    """A file on disk, or a member of a zip.
+    """A file on disk, or a member of a zip; subclasses are read from other archives.
 
     Attributes:
-        path: Path of the file or of the zip.
-        member: Name of the member, for a zip.
+        path: Path of the file or of the archive.
+        member: Name of the member, for an archive.
     """
 
     path: Path
@@ -83,6 +90,83 @@ def _open_zip(path: Path, process_id: int) -> zipfile.ZipFile:  # noqa: ARG001
 
 
 @dataclass(frozen=True)
+class TarMember(FileRef):
+    """A member of an uncompressed tar, read at its position.
+
+    Attributes:
+        offset: Position of the member's content in the tar, in bytes.
+        size: Length of the content in bytes.
+    """
+
+    offset: int = 0
+    size: int = 0
+
+    def read(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(self.size)
+        except OSError as error:
+            raise DataError(f"{self}: cannot be read ({error})", "replace the file or remove it") from error
+        if len(data) < self.size:
+            raise DataError(f"{self}: the tar is cut off here", "download or pack it again")
+        return data
+
+
+def tar_members(path: Path) -> Iterator[TarMember]:
+    """Files in a tar, in their order; only the headers are read."""
+    try:
+        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            for member in tar:
+                if member.isreg():
+                    yield TarMember(path, member.name, member.offset_data, member.size)
+            # tarfile takes a damaged header for the end, which is a block of zeros.
+            file.seek(tar.offset)
+            is_complete = not any(file.read(tarfile.BLOCKSIZE))
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: does not exist", "name a tar that does") from error
+    except (OSError, EOFError, ValueError, tarfile.TarError) as error:
+        raise DataError(
+            f"{path}: is not a tar that can be read ({error})",
+            "unpack it if it is compressed (.tar.gz), otherwise download or pack it again",
+        ) from error
+    if not is_complete:
+        raise DataError(f"{path}: is damaged at byte {tar.offset:,}", "download or pack it again")
+
+
+def is_archive(path: str | Path) -> bool:
+    """Whether a file is a zip or a tar, whose members can be read."""
+    return zipfile.is_zipfile(path) or (Path(path).suffix.lower() == TAR_SUFFIX and is_file(Path(path)))
+
+
+def find_shards(path: Path, suffixes: Iterable[str], split: str | None = None) -> list[Path]:
+    """Find the shards of a dataset: files named train-00000-of-00002.parquet, or folders train/, of each split.
+
+    Args:
+        path: A shard, or a folder of shards.
+        suffixes: Suffixes of the shards.
+        split: Split to read; needed if there are several.
+
+    Returns:
+        The files in order; empty if the folder has none.
+    """
+    if path.is_file():
+        return [path]
+    by_split: dict[str, list[Path]] = defaultdict(list)
+    files = (file for depth in ("*", "*/*", "*/*/*") for file in path.glob(depth) if file.suffix.lower() in suffixes)
+    for file in sorted(files):
+        # The cache-*.arrow files beside a saved dataset are left from processing it.
+        if file.is_file() and not file.name.startswith((".", "cache-")):
+            name = _SHARD_NUMBER.sub("", file.stem)
+            by_split[file.parent.name if name in ("", "data") else name].append(file)
+    if split is None and len(by_split) > 1:
+        raise DataError(f"{path}: holds the splits {', '.join(by_split)}", "name one of them with {split}")
+    if split is not None and by_split and split not in by_split:
+        raise DataError(f"{path}: {unknown_name('split', split, by_split)}")
+    return by_split[split] if split in by_split else [file for files in by_split.values() for file in files]
+
+
+@dataclass(frozen=True)
 class ImageFiles:
     """Images stored in files: an `ImageReader`.
 
@@ -109,19 +193,19 @@ class ImageFiles:
 
 
 class FileIndex:
-    """Index of the files in a folder or zip, to look them up by name.
+    """Index of the files in a folder, zip or tar, to look them up by name.
 
     Hidden files are left out, as are the `__MACOSX` folders that macOS adds to zips.
 
     Args:
-        path: The folder or zip.
+        path: The folder, zip or tar.
         skip: Folders whose files are left out, in lower case.
         suffixes: Suffixes of the files to index.
     """
 
     def __init__(self, path: Path, *, skip: Iterable[str] = (), suffixes: Iterable[str] = IMAGE_SUFFIXES) -> None:
         if not path.exists():
-            raise DataError(f"{path}: does not exist", "name a folder or a zip that does")
+            raise DataError(f"{path}: does not exist", "name a folder, a zip or a tar that does")
         self.path = path
         self._skip = frozenset(skip)
         self._suffixes = frozenset(suffixes)
@@ -139,10 +223,12 @@ class FileIndex:
 
     @cached_property
     def files(self) -> dict[PurePosixPath, FileRef]:
-        """The indexed files by their path below the folder or in the zip."""
+        """The indexed files by their path below the folder or in the archive."""
         if self.path.is_dir():
             paths = (path for path in sorted(self.path.rglob("*")) if path.is_file())
             files = {PurePosixPath(path.relative_to(self.path).as_posix()): FileRef(path) for path in paths}
+        elif self.path.suffix.lower() == TAR_SUFFIX:
+            files = {PurePosixPath(str(file.member)): file for file in tar_members(self.path)}
         else:
             members = _open_zip(self.path, os.getpid()).namelist()
             files = {PurePosixPath(m): FileRef(self.path, m) for m in members if not m.endswith("/")}

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tagseg.data._shapes_render import SHAPE_CLASSES
+from tagseg.data.arrow import ARROW_SUFFIXES, read_arrow
+from tagseg.data.classes import ClassChoice, split_choice
 from tagseg.data.coco import coco_masks, find_coco, read_coco
-from tagseg.data.files import expand_home
+from tagseg.data.files import TAR_SUFFIX, expand_home, find_shards
 from tagseg.data.folders import read_class_folders
+from tagseg.data.images import IMAGE_SUFFIXES
 from tagseg.data.mask_folders import (
     is_mask_folder,
     mask_folder_classes,
@@ -28,6 +31,7 @@ from tagseg.data.records import Records
 from tagseg.data.shapes import shapes, shapes_masks
 from tagseg.data.tables import TABLE_SUFFIXES, default_image_paths, read_table
 from tagseg.data.voc import VOC_CLASSES, VocFolders, find_voc, read_voc, voc_masks
+from tagseg.data.webdataset import read_webdataset
 from tagseg.errors import DataError
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
@@ -70,6 +74,20 @@ class Voc:
 
 
 @dataclass(frozen=True)
+class Arrow:
+    """Arrow or Parquet files of Hugging Face's `datasets`."""
+
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class WebDataset:
+    """Tars of images and labels."""
+
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
 class ClassFolders:
     """One folder per class."""
 
@@ -93,7 +111,7 @@ class PseudoLabels:
     classes: tuple[str, ...]
 
 
-DataFormat = Shapes | Table | Coco | Voc | ClassFolders | MaskFolders | PseudoLabels
+DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels
 
 
 @dataclass(frozen=True, init=False)
@@ -103,16 +121,20 @@ class DataSource:
     Args:
         path: A CSV or TSV of image and labels; a JSON lines file or folder as Hugging Face's imagefolder has them; a
             folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; a folder with
-            images/ and masks/; the folder of pseudo labels; or "shapes" or "shapes:500", the built-in dataset (a folder
-            of that name is "./shapes").
+            images/ and masks/; Arrow or Parquet files of Hugging Face's `datasets`, or a folder of them; WebDataset
+            tars, or a folder of them; the folder of pseudo labels; or "shapes" or "shapes:500", the built-in dataset
+            (a folder of that name is "./shapes").
         images: Folders and zips that hold the images of a table or of a COCO JSON, if not beside it.
         split: Split to open; needed where the source has several.
         masks: Folders and zips that hold one mask per image, ID.png: 0 is background, k is the k-th class, 255 is
             ignored. By default VOC, SBD, COCO and shapes use their own masks, and a table looks for masks/ID.png
             beside it and in the zips of its images.
-        separator: Separator of the labels in a table's row; None means that it is guessed.
+        separator: Separator of the labels in a row's text; None means that the rows show it.
         sbd: The unpacked benchmark_RELEASE, if not beside VOC.
         limit: Number of images to use, evenly spaced over the source; all by default.
+        classes: Classes to keep, in this order, as "dog,cat" or a list of names; `NEW=OLD` renames a class and
+            `NEW=OLD|OLD` merges several. Labels of the others are dropped: an image that has no other label shows no
+            class, and their pixels in masks are background. All classes by default.
     """
 
     path: str
@@ -122,6 +144,7 @@ class DataSource:
     separator: str | None
     sbd: str | None
     limit: int | None
+    classes: tuple[str, ...]
 
     def __init__(
         self,
@@ -132,6 +155,7 @@ class DataSource:
         separator: str | None = None,
         sbd: str | Path | None = None,
         limit: int | None = None,
+        classes: str | Iterable[str] | None = None,
     ) -> None:
         if limit is not None and limit < 1:
             raise DataError(f"{path}: the limit must be 1 or more images, got {limit}")
@@ -143,6 +167,7 @@ class DataSource:
             "separator": separator,
             "sbd": None if sbd is None else str(sbd),
             "limit": limit,
+            "classes": split_choice(classes),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen
@@ -168,9 +193,13 @@ class DataSource:
             return Table(path, self.split)
         if path.suffix.lower() == ".json":
             return Coco(path)
+        if path.suffix.lower() in ARROW_SUFFIXES:
+            return Arrow((path,))
+        if path.suffix.lower() == TAR_SUFFIX:
+            return WebDataset((path,))
         raise DataError(
             f"{self.path}: has no known format",
-            f"name a file ending in {', '.join(TABLE_SUFFIXES)} or .json, or a folder",
+            f"name a file ending in {', '.join((*TABLE_SUFFIXES, *ARROW_SUFFIXES, TAR_SUFFIX))} or .json, or a folder",
         )
 
     def open(
@@ -179,7 +208,7 @@ class DataSource:
         """Open the images with their labels.
 
         Args:
-            classes: Class names in their order; None means those of the source.
+            classes: Class names in their order; None means those of the source, or those that it keeps.
             skip_missing: Leave out images whose file is missing, instead of raising an error.
             max_side: Reduce larger images while decoding, so that no side is longer.
         """
@@ -204,7 +233,7 @@ class DataSource:
             classes: As in `open`.
             max_side: As in `open`.
         """
-        entries = self._read(self.detect(), classes)
+        entries = self._read_kept(classes)
         records = entries if isinstance(entries, Records) else Records(entries.classes, ())
         dataset = entries.dataset(max_side=max_side) if isinstance(entries, Records) else entries
         count = len(dataset)
@@ -218,6 +247,13 @@ class DataSource:
         Args:
             classes: As in `open`; mask values follow their order.
         """
+        if not self.classes:
+            return self._open_all_masks(classes)
+        masks = self._open_all_masks(None)
+        return ClassChoice.parse(self.classes, masks.classes, classes, self.path).masks(masks)
+
+    def _open_all_masks(self, classes: Sequence[str] | None) -> MaskDataset:
+        """Open the masks with all classes of the source."""
         data_format = self.detect()
         if not self.masks:
             match data_format:
@@ -299,7 +335,22 @@ class DataSource:
         for suffix in TABLE_SUFFIXES:
             if split and (path / f"{split}{suffix}").is_file():
                 return Table(path / f"{split}{suffix}", None)
-        return MaskFolders(path) if is_mask_folder(path) else ClassFolders(path, split)
+        if is_mask_folder(path):
+            return MaskFolders(path)
+        if not _has_image_files(path):  # otherwise shards are archives that were left beside class folders
+            if files := find_shards(path, ARROW_SUFFIXES, split):
+                return Arrow(tuple(files))
+            if files := find_shards(path, [TAR_SUFFIX], split):
+                return WebDataset(tuple(files))
+        return ClassFolders(path, split)
+
+    def _read_kept(self, classes: Sequence[str] | None) -> "Records | ImageDataset":
+        """Read the records with the classes that are kept."""
+        if not self.classes:
+            return self._read(self.detect(), classes)
+        entries = self._read(self.detect(), None)
+        choice = ClassChoice.parse(self.classes, entries.classes, classes, self.path)
+        return choice.records(entries) if isinstance(entries, Records) else choice.images(entries)
 
     def _read(self, data_format: DataFormat, classes: Sequence[str] | None) -> "Records | ImageDataset":
         """Read the records of a source; the built-in dataset, which has no files, comes as a dataset."""
@@ -315,13 +366,17 @@ class DataSource:
             case Voc(folders, split):
                 self._require_classes(classes, VOC_CLASSES)
                 return read_voc(folders, split=split)
+            case Arrow(files):
+                return read_arrow(files, classes=classes, separator=self.separator)
+            case WebDataset(files):
+                return read_webdataset(files, classes=classes, separator=self.separator)
             case ClassFolders(path, split):
                 return read_class_folders(path, split=split, classes=classes)
             case MaskFolders(path):
                 return read_mask_folders(path, classes)
             case PseudoLabels(_, source, names):
                 self._require_classes(classes, names)
-                return source._read(source.detect(), names)
+                return source._read_kept(names)
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):
@@ -396,6 +451,11 @@ def _is_built_in(path: str) -> bool:
 def _folder_text(path: str) -> str:
     """Text of a path that is a file or folder, even if it is called like the built-in dataset."""
     return f"./{path}" if _is_built_in(path) else path
+
+
+def _has_image_files(folder: Path) -> bool:
+    """Whether a folder has images below folders of classes or of splits."""
+    return any(path.suffix.lower() in IMAGE_SUFFIXES for depth in ("*/*", "*/*/*") for path in folder.glob(depth))
 
 
 def _shapes_count(path: str) -> int:

@@ -1,7 +1,6 @@
-"""Images to predict: files, folders, glob patterns, zips and their members, URLs, videos, or images in memory."""
+"""Images to predict: files, folders, patterns, zips and tars, Arrow files, URLs, videos, or images in memory."""
 
 import sys
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from glob import has_magic
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from tagseg.data.files import FileIndex, FileRef, expand_home
+from tagseg.data.arrow import ARROW_SUFFIXES, arrow_images
+from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive
 from tagseg.data.images import (
     HEIF_SUFFIXES,
     IMAGE_SUFFIXES,
@@ -101,9 +101,9 @@ def find_sources(images: ImageInput | Iterable[ImageInput], *, every: float | No
     NAME-2.
 
     Args:
-        images: Files, folders (searched recursively), zips, members of zips as `photos.zip:cats/1.jpg`, glob patterns
-            such as `photos/*.jpg`, URLs (http and https), `-` for standard input, videos, and images in memory. File
-            objects and standard input are read here: a source may be read again.
+        images: Files, folders (searched recursively), zips and tars, their members as `photos.zip:cats/1.jpg`, glob
+            patterns such as `photos/*.jpg`, Arrow and Parquet files, URLs (http and https), `-` for standard input,
+            videos, and images in memory. File objects and standard input are read here: a source may be read again.
         every: Seconds between the frames of videos.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
@@ -155,18 +155,21 @@ class _Search:
         self.sources.images.append(replace(source, name=unused_name(source.name, self._names)))
 
     def _add_path(self, path: Path) -> None:
-        zip_path, _, member = str(path).rpartition(":")
+        archive, _, member = str(path).rpartition(":")
         if path.is_dir():
             self._add_all(path, _files_in(path), "this folder has no images")
-        elif path.is_file() and zipfile.is_zipfile(path):
-            self._add_all(path, _files_in(path), "this zip has no images")
+        elif path.is_file() and path.suffix.lower() in ARROW_SUFFIXES:
+            for name, file in arrow_images(path):
+                self._add_file(file, name)
+        elif path.is_file() and is_archive(path):
+            self._add_all(path, _files_in(path), "this archive has no images")
         elif path.is_file():
             self._add_file(FileRef(path), path.name)
-        elif member and zipfile.is_zipfile(zip_path):
-            file = FileIndex(Path(zip_path)).find(member)
-            if file is None:
-                raise DataError(f"{zip_path}: has no image {member}", "check its name")
-            self._add_file(file, member)
+        elif member and is_archive(archive):
+            found = FileIndex(Path(archive)).find(member)
+            if found is None:
+                raise DataError(f"{archive}: has no image {member}", "check its name")
+            self._add_file(found, member)
         elif has_magic(str(path)):
             files = {FileRef(match): match.name for match in _matches(path) if match.is_file()}
             self._add_all(path, files, "no image matches this pattern")
@@ -226,7 +229,7 @@ def _is_in_memory(image: object) -> TypeGuard[MemoryInput]:
 
 
 def _files_in(path: Path) -> dict[FileRef, str]:
-    """Files of a folder or zip that are or look like images, with their names below it."""
+    """Files of a folder or archive that are or look like images, with their names below it."""
     return {file: str(name) for name, file in FileIndex(path, suffixes=_LISTED_SUFFIXES).files.items()}
 
 
