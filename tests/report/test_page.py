@@ -14,7 +14,7 @@ from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
 from tests.report.html_page import ParsedPage
-from tests.report.small_runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, train
+from tests.report.small_runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, TRAIN_IMAGES, train
 
 
 def test_page_has_every_section_in_order(full_page: Path) -> None:
@@ -107,8 +107,12 @@ def test_protocols_are_named_with_their_numbers(full_page: Path, evaluation: Eva
 
 def test_dataset_counts_the_tags(full_page: Path) -> None:
     text = ParsedPage(full_page).text
-    for name, count in zip(CLASSES, IMAGES.labels.sum(0).int().tolist(), strict=True):
-        assert f"{name} {count} {100 * count / 12:.1f} %" in text
+    counts = [data.labels.sum(0).int().tolist() for data in (TRAIN_IMAGES, IMAGES)]
+    for name, train_count, val_count in zip(CLASSES, *counts, strict=True):
+        shares = f"{train_count} ({100 * train_count / 24:.1f} %) {val_count} ({100 * val_count / 12:.1f} %)"
+        assert f"{name} {shares}" in text
+    assert "Co-occurrence of tags, training images" in text
+    assert "Co-occurrence of tags, validation images" in text
 
 
 def test_configuration_is_complete(full_page: Path) -> None:
