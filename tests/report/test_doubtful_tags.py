@@ -1,10 +1,17 @@
 """Tags that the model contradicts."""
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pytest
+from PIL import Image
+
+import tagseg
 from tagseg.report.doubtful_tags import MAX_IMAGES, find_doubtful_tags, rank_doubts
 from tagseg.report.examination import Examination
+from tests.report.html_page import ParsedPage
 from tests.report.small_runs import CLASSES, make_images
+from tests.training.small_run import small_recipe
 
 
 def test_wrong_tags_come_first() -> None:
@@ -66,3 +73,26 @@ def test_images_of_both_splits_are_ranked_together() -> None:
     first = doubtful.images[0]
     assert {name for is_tagged, name, _ in first.doubts if is_tagged} == set(first.tags)
     assert find_doubtful_tags([], [0.5]).images == []
+
+
+@pytest.mark.slow
+def test_report_lists_the_wrong_tags_of_a_table(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    names = ("blue", "green", "red")
+    rows, wrong = ["image,labels"], {f"{index}" for index in range(0, 120, 20)}
+    for index in range(120):
+        image, classes = random.integers(80, 120, (32, 32, 3), np.uint8), {index % 3, (index // 3) % 3}
+        for k in classes:
+            top, left = random.integers(0, 20, 2)
+            image[top : top + 12, left : left + 12] = np.eye(3, dtype=np.uint8)[2 - k] * 255
+        Image.fromarray(image).save(tmp_path / f"{index}.png")
+        tags = classes ^ {index % 3, (index + 1) % 3} if f"{index}" in wrong else classes
+        rows.append(f"{index}.png,{';'.join(names[k] for k in sorted(tags))}")
+    table, run = tmp_path / "photos.csv", tmp_path / "run"
+    table.write_text("\n".join(rows) + "\n")
+    recipe = small_recipe("transforms.crop=32", "training.epochs=6", "model.method=cam", "inference.size=32")
+    tagseg.train(table, run, recipe=recipe, workers=0)
+    page = ParsedPage(tagseg.write_report(run, count=1))
+    first = [alt.partition(",")[0] for alt in page.doubtful_images[:8]]
+    assert len(wrong & set(first)) >= 4, first
+    assert "all 107 training images and all 13 validation images" in page.text
