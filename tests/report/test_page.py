@@ -191,7 +191,9 @@ def test_number_of_checked_training_images(run: Path) -> None:
     page = ParsedPage(write_page(run, images=IMAGES, train_images=TRAIN_IMAGES, count=1, check_tags=5))
     assert len(page.doubtful_images) == 17
     assert all(re.match(r"(train|val)-\d+, tagged ", alt) for alt in page.doubtful_images)
-    assert f"tagged {CLASSES[1]}, score" in page.text
+    assert f"tagged {CLASSES[1]} , score" in page.text
+    assert f"tagged {CLASSES[0]} , score" in page.text  # a name that is markup
+    assert "<b>disc" not in (run / "report.html").read_text()
     assert "The tags of 5 of 24 training images and all 12 validation images were compared" in page.text
 
 
