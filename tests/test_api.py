@@ -150,7 +150,7 @@ def test_training_starts_from_a_run_with_other_classes(photos: Path, trained: Pa
         tagseg.train(source, tmp_path / "new", recipe=small_recipe("model.pretrained=nowhere/model.safetensors"))
 
 
-def test_training_and_validation_data_are_the_images_of_a_run(photos: Path, trained: Path, tmp_path: Path) -> None:
+def test_training_and_validation_data_are_the_images_of_a_run(trained: Path, tmp_path: Path) -> None:
     train_images, (val_images, _) = training_data(trained), validation_data(trained)
     assert not set(train_images.image_ids) & set(val_images.image_ids)
     assert len(train_images) + len(val_images) == 40

@@ -213,7 +213,7 @@ def _judge_images(
     missing: Sequence[str],
 ) -> Iterator[Finding]:
     """Whether the images are still where they were."""
-    advice = "put them back where they were in training, and write the report again"
+    advice = "put them back, or run the report in the folder where you trained: paths may be relative to it"
     for line in missing:
         yield Finding("warning", "Images cannot be opened", line, advice)
     for split, key in (("training", "train"), ("validation", "validation")):
