@@ -1,6 +1,7 @@
 """Python functions of the package: training, evaluation, and what is exported."""
 
 import json
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 
 import tagseg
+from tagseg.api import training_data, validation_data
 from tests.photos import photos_source, train_on_photos, write_photos
 from tests.training.small_run import small_recipe
 
@@ -183,3 +185,28 @@ def test_training_starts_from_a_run_with_other_classes(photos: Path, trained: Pa
     assert again.classes == model.classes
     with pytest.raises(tagseg.WeightsError, match="no file of weights at nowhere/model.safetensors"):
         tagseg.train(source, tmp_path / "new", recipe=small_recipe("model.pretrained=nowhere/model.safetensors"))
+
+
+def test_training_and_validation_data_are_the_images_of_a_run(trained: Path, tmp_path: Path) -> None:
+    train_images, (val_images, _) = training_data(trained), validation_data(trained)
+    assert not set(train_images.image_ids) & set(val_images.image_ids)
+    assert len(train_images) + len(val_images) == 40
+    recipe = small_recipe("training.epochs=1", "training.classification_epochs=0")
+    tagseg.train("shapes:40", tmp_path / "run", val="shapes:6", recipe=recipe, workers=0)
+    assert len(training_data(tmp_path / "run")) == 40  # also those that were named for validation
+    assert len(validation_data(tmp_path / "run")[0]) == 6
+
+
+def test_report_of_a_run_whose_images_are_gone(photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos / "images", tmp_path / "images")
+    table = shutil.copy(photos / "photos.csv", tmp_path / "photos.csv")
+    source = tagseg.DataSource(table, images=tmp_path / "images")
+    tagseg.train(source, tmp_path / "run", recipe=small_recipe("training.epochs=2"), workers=0)
+    for image in sorted((tmp_path / "images").iterdir())[:3]:
+        image.write_bytes(b"no image")
+    page = tagseg.write_report(tmp_path / "run", count=1).read_text()
+    assert "Images cannot be read" in page
+    shutil.rmtree(tmp_path / "images")
+    page = tagseg.write_report(tmp_path / "run", count=1).read_text()
+    assert "images: does not exist" in page
+    assert "were not examined" in page

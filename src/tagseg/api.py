@@ -378,20 +378,49 @@ def evaluate(
     return result
 
 
-def write_report(run: str | Path, out: str | Path | None = None, *, count: int = 8) -> Path:
-    """Write one HTML page about a run: images, curves, metrics per class, configuration.
+def write_report(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    count: int = 8,
+    check_tags: int = 300,
+    progress: bool = False,
+) -> Path:
+    """Write one HTML page about a run: diagnosis, tags to check, images, curves, metrics per class, configuration.
 
     Args:
         run: Folder of the run.
         out: HTML file; RUN/report.html by default.
         count: Number of images to show.
+        check_tags: Number of training images whose tags are checked, besides all validation images.
+        progress: Show a progress bar.
     """
     from tagseg.report import write_page  # imports matplotlib
 
+    read_config(Path(run))  # refuses a wrong folder before anything is written
     if out is not None:
         make_folder(Path(out).parent)
-    images, masks = validation_data(run)
-    return write_page(Path(run), Path(out) if out else None, images=images, masks=masks, count=count)
+    missing: list[str] = []
+    images, masks, train_images = None, None, None
+    try:
+        images, masks = validation_data(run)
+    except DataError as error:
+        missing.append(f"validation images: {error.problem}")
+    try:
+        train_images = training_data(run)
+    except DataError as error:
+        missing.append(f"training images: {error.problem}")
+    return write_page(
+        Path(run),
+        Path(out) if out else None,
+        images=images,
+        masks=masks,
+        train_images=train_images,
+        count=count,
+        check_tags=check_tags,
+        missing=missing,
+        progress=progress,
+    )
 
 
 def check(
@@ -439,6 +468,25 @@ def validation_data(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:
     positions = {image_id: index for index, image_id in enumerate(data.image_ids)}
     indices = [positions[image_id] for image_id in read_held_out(Path(run)) if image_id in positions]
     return data.subset(indices), source.masks_if_any(config["classes"])
+
+
+def training_data(run: str | Path) -> ImageDataset:
+    """Training images of a run."""
+    config = read_config(Path(run))
+    data = config["data"]
+    source = DataSource.from_description(data["train"])
+    images = source.open(config["classes"], skip_missing=True)
+    held_out: set[str] = set()
+    if source == DataSource.from_description(data["validation"]):
+        held_out.update(read_held_out(Path(run)))
+    masks = source.masks_if_any(config["classes"]) if config["recipe"]["model"]["method"] == "supervised" else None
+    return images.subset(
+        [
+            index
+            for index, image_id in enumerate(images.image_ids)
+            if image_id not in held_out and (masks is None or image_id in masks)
+        ]
+    )
 
 
 def _predictor(model: str | Path | Predictor, threshold: float | None, size: WorkingSize | None) -> Predictor:

@@ -356,10 +356,11 @@ def report(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="HTML file; RUN/report.html by default.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of images to show.")] = 8,
+    check_tags: Annotated[int, typer.Option(min=0, help="Number of training images whose tags to check.")] = 300,
 ) -> None:
-    """Write an HTML report of a run."""
+    """Write an HTML report of a run, with a diagnosis."""
     _require_paths([str(run)], "name the folder that tagseg train wrote")
-    print(f"Open in a browser: {tagseg.write_report(run, out, count=count)}")
+    print(f"Open in a browser: {tagseg.write_report(run, out, count=count, check_tags=check_tags, progress=True)}")
 
 
 @app.command(epilog="Example: `tagseg recipes compact`")

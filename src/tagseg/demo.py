@@ -64,7 +64,7 @@ def run_demo(out: str | Path = "demo") -> Path:
             "none" if name == "tagseg" else f"{tuning.best:g}, tuned on these masks",
         )
     sheet = _write_sheet(method, cam, out / "images.png")
-    page = write_report(out / "method")
+    page = write_report(out / "method", progress=True)
     console.print(table)
     console.print(
         f"{_NUM_TEST} test images, single-scale, no CRF; {time.monotonic() - start:.0f} s in total\n"

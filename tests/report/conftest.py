@@ -8,7 +8,7 @@ import pytest
 from tagseg.evaluation import Evaluation, evaluate
 from tagseg.predict import load
 from tagseg.report import write_page
-from tests.report.small_runs import IMAGES, MASKS, train
+from tests.report.small_runs import IMAGES, MASKS, TRAIN_IMAGES, train
 
 
 @pytest.fixture(scope="session")
@@ -30,4 +30,6 @@ def run(trained: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def full_page(trained: Path, evaluation: Evaluation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reports") / "deep" / "full.html"
-    return write_page(trained, out, images=IMAGES, masks=MASKS, evaluations=[evaluation], count=4)
+    return write_page(
+        trained, out, images=IMAGES, masks=MASKS, train_images=TRAIN_IMAGES, evaluations=[evaluation], count=4
+    )

@@ -45,7 +45,16 @@ class ParsedPage(HTMLParser):
 
     @property
     def images(self) -> list[str]:
-        """Alternative texts of the images."""
+        """Alternative texts of the images, without those of tags to check."""
+        return [alt for alt in self._alternative_texts if ", tagged " not in alt]
+
+    @property
+    def doubtful_images(self) -> list[str]:
+        """Alternative texts of the images with tags to check."""
+        return [alt for alt in self._alternative_texts if ", tagged " in alt]
+
+    @property
+    def _alternative_texts(self) -> list[str]:
         return [attributes["alt"] or "" for attributes in self.all("img")]
 
     def all(self, tag: str) -> list[dict[str, str | None]]:

@@ -13,7 +13,7 @@ from tagseg.training.run_folder import prepare_folder
 
 SIZE = 48
 CLASSES = ("<b>disc", 'a "square" & co', "triangle", "star", "ring", "cross")
-SECTIONS = ["images", "refinement", "curves", "evaluation", "dataset", "configuration"]
+SECTIONS = ["diagnosis", "tags", "images", "refinement", "curves", "evaluation", "dataset", "configuration"]
 STAGES = ["input", "prediction", "refinement", "pseudo label", "ground truth"]
 
 
@@ -29,7 +29,7 @@ def make_masks(count: int) -> MaskDataset:
     return MaskDataset(CLASSES, {name: partial(masks.__getitem__, name) for name in masks})
 
 
-IMAGES, MASKS = make_images(12, "val"), make_masks(12)
+IMAGES, MASKS, TRAIN_IMAGES = make_images(12, "val"), make_masks(12), make_images(24, "train")
 
 
 def train(out: Path, *changes: str, epochs: int = 2) -> Path:
@@ -42,7 +42,5 @@ def train(out: Path, *changes: str, epochs: int = 2) -> Path:
     prepare_folder(out, recipe, CLASSES, data)
     torch.manual_seed(0)
     network = build_network(recipe.model, CLASSES)
-    train_network(
-        network, recipe, make_images(24, "train"), IMAGES, out, measure=lambda _: {"mIoU predicted-tags": 12.5}
-    )
+    train_network(network, recipe, TRAIN_IMAGES, IMAGES, out, measure=lambda _: {"mIoU predicted-tags": 12.5})
     return out

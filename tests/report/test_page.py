@@ -14,7 +14,7 @@ from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
 from tests.report.html_page import ParsedPage
-from tests.report.small_runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, train
+from tests.report.small_runs import CLASSES, IMAGES, MASKS, SECTIONS, SIZE, STAGES, TRAIN_IMAGES, train
 
 
 def test_page_has_every_section_in_order(full_page: Path) -> None:
@@ -34,6 +34,14 @@ def test_page_is_self_contained(full_page: Path) -> None:
 def test_page_is_deterministic(run: Path) -> None:
     first = write_page(run, images=IMAGES, count=1).read_text()
     assert write_page(run, images=IMAGES, count=1).read_text() == first
+
+
+def test_diagnosis_and_tags_to_check_lead_the_page(full_page: Path) -> None:
+    page = ParsedPage(full_page)
+    assert "Classes with few training images: " in page.text
+    assert f"{CLASSES[1]} (" in page.text
+    assert "The model was run on all 24 training images and all 12 validation images." in page.text
+    assert "The model contradicts no tag of all 24 training images and all 12 validation images." in page.text
 
 
 def test_navigation_leads_to_every_section(full_page: Path, run: Path) -> None:
@@ -107,8 +115,12 @@ def test_protocols_are_named_with_their_numbers(full_page: Path, evaluation: Eva
 
 def test_dataset_counts_the_tags(full_page: Path) -> None:
     text = ParsedPage(full_page).text
-    for name, count in zip(CLASSES, IMAGES.labels.sum(0).int().tolist(), strict=True):
-        assert f"{name} {count} {100 * count / 12:.1f} %" in text
+    counts = [data.labels.sum(0).int().tolist() for data in (TRAIN_IMAGES, IMAGES)]
+    for name, train_count, val_count in zip(CLASSES, *counts, strict=True):
+        shares = f"{train_count} ({100 * train_count / 24:.1f} %) {val_count} ({100 * val_count / 12:.1f} %)"
+        assert f"{name} {shares}" in text
+    assert "Co-occurrence of tags, training images" in text
+    assert "Co-occurrence of tags, validation images" in text
 
 
 def test_configuration_is_complete(full_page: Path) -> None:
@@ -165,6 +177,26 @@ def test_page_before_the_end_of_the_first_epoch(run: Path) -> None:
     assert len(page.with_class("chart")) == 1
 
 
+def test_page_without_images_says_so(run: Path) -> None:
+    page = ParsedPage(write_page(run, images=None, missing=["validation images: photos.csv: does not exist"]))
+    assert page.sections == [name for name in SECTIONS if name != "refinement"]
+    for expected_text in ("photos.csv: does not exist", "this needs images", "so no tags are counted"):
+        assert expected_text in page.text
+    assert page.with_class("warning-finding") == ["li"]
+
+
+def test_number_of_checked_training_images(run: Path) -> None:
+    model = run / MODEL_FILE  # that is certain of nothing, so that every tag is below this threshold
+    write_settings(model, read_settings(model, load(run).engine.network.config).with_threshold(0.9))
+    page = ParsedPage(write_page(run, images=IMAGES, train_images=TRAIN_IMAGES, count=1, check_tags=5))
+    assert len(page.doubtful_images) == 17
+    assert all(re.match(r"(train|val)-\d+, tagged ", alt) for alt in page.doubtful_images)
+    assert f"tagged {CLASSES[1]} , score" in page.text
+    assert f"tagged {CLASSES[0]} , score" in page.text  # a name that is markup
+    assert "<b>disc" not in (run / "report.html").read_text()
+    assert "The tags of 5 of 24 training images and all 12 validation images were compared" in page.text
+
+
 def test_page_of_a_cam_baseline(tmp_path: Path) -> None:
     cam = train(tmp_path / "cam", "model.method=cam", "validation.checkpoint=best", epochs=1)
     page = ParsedPage(write_page(cam, images=IMAGES, masks=MASKS, count=2))
@@ -186,6 +218,8 @@ def test_page_of_a_run_without_refinement_shows_only_pseudo_labels(tmp_path: Pat
 def test_wrong_arguments_are_refused(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be 1 or more"):
         write_page(trained, images=IMAGES, count=0)
+    with pytest.raises(ConfigError, match="must be 0 or more, got -1"):
+        write_page(trained, images=IMAGES, check_tags=-1)
     with pytest.raises(ConfigError, match="is a folder; name a file with out="):
         write_page(trained, tmp_path, images=None)
     with pytest.raises(DataError, match="open them with the run's classes, in its order$"):

@@ -147,6 +147,12 @@ def to_data_uri(image: Pixels) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
 
 
+def to_cell(image: Pixels, alt: str) -> Cell:
+    """Encode an image for the page, with its description."""
+    height, width = image.shape[:2]
+    return Cell(to_data_uri(image), alt, width, height)
+
+
 def class_colors(classes: int) -> list[str]:
     """Return the CSS colors of the background and each class, as `paint` shows them over a medium gray."""
     gray: Pixels = np.full((1, 1, 3), 128, dtype=np.uint8)
@@ -161,7 +167,7 @@ def _stage_row(run: RunData, stages: Stages, masks: MaskDataset | None, side: in
         labels["refinement"] = to_labels(stages.refined, size)
     if stages.pseudo_label is not None:
         labels["pseudo label"] = _mark_ignored(stages.pseudo_label, PSEUDO_LABEL_IGNORE)
-    cells: dict[str, Cell | None] = {INPUT: _cell(image, f"{stages.image_id}, {INPUT}")}
+    cells: dict[str, Cell | None] = {INPUT: to_cell(image, f"{stages.image_id}, {INPUT}")}
     cells |= _label_cells(run, stages.image_id, image, labels) | _mask_cell(run, stages.image_id, image, masks)
     ranked = sorted(stages.predicted_classes, key=lambda k: -stages.scores[k])
     return Row(
@@ -198,7 +204,7 @@ def _label_cells(run: RunData, image_id: str, image: Pixels, labels: dict[str, L
     cells: dict[str, Cell | None] = {}
     for stage, values in labels.items():
         classes = ", ".join(run.classes[value - 1] for value in np.unique(values) if value > 0) or "background only"
-        cells[stage] = _cell(paint(image, values), f"{image_id}, {stage}: {classes}")
+        cells[stage] = to_cell(paint(image, values), f"{image_id}, {stage}: {classes}")
     return cells
 
 
@@ -215,11 +221,6 @@ def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | 
 def _mark_ignored(labels: Labels, ignore: int) -> Labels:
     """Replace the value of ignored pixels by -1, whatever it is."""
     return np.where(labels == ignore, -1, labels)
-
-
-def _cell(image: Pixels, alt: str) -> Cell:
-    height, width = image.shape[:2]
-    return Cell(to_data_uri(image), alt, width, height)
 
 
 def _resize_nearest(labels: Labels, size: tuple[int, ...]) -> Labels:

@@ -17,11 +17,15 @@ from tagseg.evaluation.result import Evaluation
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.predict.settings import THRESHOLD_ORIGINS
 from tagseg.report.curves import training_curves
+from tagseg.report.diagnosis import diagnose
+from tagseg.report.doubtful_tags import find_doubtful_tags
+from tagseg.report.examination import Examination, examine
 from tagseg.report.gallery import make_gallery
 from tagseg.report.plots import MAX_CLASSES, Chart, heat_map
 from tagseg.report.run_data import RunData, read_evaluations, read_run
 
 REPORT_FILE = "report.html"
+CHECKED_TRAINING_IMAGES = 300  # whose tags are checked by default
 _TEMPLATE = "report.html.j2"
 _METHODS = {
     "single-stage": "Single-stage segmentation from image tags",
@@ -62,11 +66,16 @@ def write_page(
     *,
     images: ImageDataset | None,
     masks: MaskDataset | None = None,
+    train_images: ImageDataset | None = None,
     evaluations: Sequence[Evaluation] = (),
     count: int = 8,
+    check_tags: int = CHECKED_TRAINING_IMAGES,
+    missing: Sequence[str] = (),
+    progress: bool = False,
 ) -> Path:
     """Write the report of a run into one HTML file that needs no network, no scripts and no other files.
 
+    The model runs on all validation images and on some training images, to examine its masks and to find wrong tags.
     Parts that the run does not have yet are replaced by a sentence that says so.
 
     Args:
@@ -74,25 +83,40 @@ def write_page(
         out: File to write; None writes report.html into the run folder.
         images: Validation images; None shows none.
         masks: Ground-truth masks of these images, shown beside the predictions.
+        train_images: Training images; None counts and examines none.
         evaluations: Evaluations in addition to evaluation.json in the run folder.
         count: Number of images to show.
+        check_tags: Number of training images to examine, evenly spaced.
+        missing: Why images could not be opened, a line each; the page says so.
+        progress: Show a progress bar.
 
     Returns:
         Path of the file.
 
     Raises:
-        ConfigError: If `run` is not the folder of a run, or `out` or `count` cannot be used.
+        ConfigError: If `run` is not the folder of a run, or `out`, `count` or `check_tags` cannot be used.
         DataError: If the images or masks have other classes than the run, or evaluation.json cannot be read.
     """
     if count < 1:
         raise ConfigError(f"the number of images to show must be 1 or more, got {count}")
+    if check_tags < 0:
+        raise ConfigError(f"the number of training images whose tags are checked must be 0 or more, got {check_tags}")
     run_data = read_run(Path(run))
-    for kind, dataset in (("images", images), ("masks", masks)):
+    for kind, dataset in (("images", images), ("training images", train_images), ("masks", masks)):
         _check_classes(kind, dataset, run_data)
     path = run_data.folder / REPORT_FILE if out is None else Path(out)
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", "name a file with {out}")
-    page = _render(run_data, images, masks, read_evaluations(run_data, evaluations), count)
+    evaluations = read_evaluations(run_data, evaluations)
+    splits = {"training": train_images, "validation": images}
+    examinations = [
+        examine(
+            run_data.predictor, dataset, split, count=check_tags if split == "training" else None, progress=progress
+        )
+        for split, dataset in splits.items()
+        if run_data.predictor is not None and dataset is not None
+    ]
+    page = _render(run_data, splits, masks, evaluations, count, examinations, missing)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
@@ -110,10 +134,12 @@ def _check_classes(kind: str, dataset: ImageDataset | MaskDataset | None, run: R
 
 def _render(
     run: RunData,
-    images: ImageDataset | None,
+    images: Mapping[str, ImageDataset | None],
     masks: MaskDataset | None,
     evaluations: Sequence[Evaluation],
     count: int,
+    examinations: Sequence[Examination],
+    missing: Sequence[str],
 ) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tagseg.report"),
@@ -123,6 +149,11 @@ def _render(
         lstrip_blocks=True,
     )
     environment.filters["percent"] = _percent
+    doubtful_tags = None
+    if run.predictor is not None and not run.is_supervised:  # whose scores are of single pixels
+        thresholds = run.predictor.settings.thresholds_per_class(len(run.classes))
+        doubtful_tags = find_doubtful_tags(examinations, thresholds)
+    readable = next((part.images for part in examinations if part.split == "validation"), None)
     return environment.get_template(_TEMPLATE).render(
         run=run,
         name=run.folder.resolve().name,
@@ -131,11 +162,14 @@ def _render(
         protocols=_PROTOCOLS,
         threshold_origins=THRESHOLD_ORIGINS,
         used_protocols=list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.confusion)),
-        gallery=make_gallery(run, images, masks, count) if images and run.predictor is not None else None,
+        findings=diagnose(run, images, examinations, doubtful_tags, missing),
+        examined=_describe_examined(examinations),
+        doubtful_tags=doubtful_tags,
+        gallery=make_gallery(run, readable, masks, count) if readable else None,
         curves=training_curves(run),
         evaluations=[(evaluation, _class_tables(evaluation)) for evaluation in evaluations],
         metrics=list(_METRICS),
-        dataset=_describe_dataset(images) if images else None,
+        tag_counts={split: _count_tags(split, dataset) for split, dataset in images.items() if dataset},
         settings=list(_settings_groups(run.config)),
     )
 
@@ -157,6 +191,14 @@ def _summary(run: RunData) -> list[str]:
         f"{progress} ({run.checkpoint_name})",
         *([_duration(run.train_state.seconds)] if run.train_state else []),
     ]
+
+
+def _describe_examined(examinations: Sequence[Examination]) -> str:
+    """Say how many images of each split the model was run on; empty if on none."""
+    counts = [(len(part.images), part.total, part.split) for part in examinations if len(part.images)]
+    return " and ".join(
+        f"{'all' if count == total else f'{count:,} of'} {total:,} {split} images" for count, total, split in counts
+    )
 
 
 def _tuned_on_masks(run: RunData, evaluations: Sequence[Evaluation]) -> list[str]:
@@ -199,8 +241,8 @@ def _confusion_chart(protocol: str, names: Sequence[str], matrix: ConfusionMatri
     )
 
 
-def _describe_dataset(images: ImageDataset) -> dict[str, Any]:
-    """Count the tags of a dataset, and which of them occur together."""
+def _count_tags(split: str, images: ImageDataset) -> dict[str, Any]:
+    """Count the tags of a split, and which of them occur together."""
     tags = images.labels.numpy().astype(np.int64)  # [N, C]
     joint_counts = tags.T @ tags
     counts = joint_counts.diagonal()
@@ -208,9 +250,9 @@ def _describe_dataset(images: ImageDataset) -> dict[str, Any]:
         "image_count": len(images),
         "tags_per_image": tags.sum() / len(images),
         "max_count": max(1, int(counts.max())),
-        "rows": list(zip(images.classes, counts.tolist(), strict=True)),
+        "counts": counts.tolist(),
         "co_occurrence": _share_chart(
-            "Co-occurrence of tags",
+            f"Co-occurrence of tags, {split} images",
             images.classes,
             joint_counts,
             counts,

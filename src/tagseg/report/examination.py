@@ -1,0 +1,91 @@
+"""Examination of a model on the images of its run: class scores, and how much of each image the masks cover."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+
+from tagseg.data.dataset import ImageDataset
+from tagseg.errors import DataError
+from tagseg.evaluation.evaluate import labels_rule
+from tagseg.predict.engine import TRUE_TAGS
+from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
+from tagseg.predict.predictor import Predictor
+from tagseg.report.stages import evenly_spaced
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Results of a model for the images of one split.
+
+    Attributes:
+        split: `training` or `validation`.
+        images: Examined images.
+        total: Number of images of the split.
+        scores: Class scores, [N, C].
+        shares: Share of the image that the mask of each class covers, given the image's tags, [N, C].
+        unreadable: Why each image that could not be read was left out.
+    """
+
+    split: str
+    images: ImageDataset
+    total: int
+    scores: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    unreadable: tuple[str, ...]
+
+    @property
+    def labels(self) -> NDArray[np.bool_]:
+        """Which images have which tag, [N, C]."""
+        return self.images.labels.numpy() > 0.5
+
+
+def examine(
+    predictor: Predictor, images: ImageDataset, split: str, *, count: int | None = None, progress: bool = False
+) -> Examination:
+    """Run a model on images at one scale, as its thresholds were tuned; images that cannot be read are left out.
+
+    Args:
+        predictor: Model.
+        images: Images of a split, with the model's classes.
+        split: Name of the split.
+        count: Number of images to examine, evenly spaced over their IDs; all by default.
+        progress: Show a progress bar.
+    """
+    indices = sorted(evenly_spaced(images.image_ids, len(images) if count is None else count))
+    unreadable: list[str] = []
+
+    def read(index: int) -> Sample[int] | DataError:
+        try:
+            return Sample(index, images.images.read(index), {TRUE_TAGS: labels_rule(images.labels[index])})
+        except DataError as error:
+            return error  # raised here, it would end the stream
+
+    def samples() -> Iterator[Sample[int]]:
+        title = f"Examining {split} images"
+        outputs = read_ahead(read, indices, size=lambda item: 0 if isinstance(item, DataError) else item.image.nbytes)
+        for item in track(outputs, title, len(indices), console=Console(stderr=True), disable=not progress):
+            if isinstance(item, DataError):
+                unreadable.append(item.problem)
+            else:
+                yield item
+
+    examined, scores, shares = [], [], []
+    for sample, result in run_pipeline(predictor.engine, samples(), predictor.settings.for_tta(False)):
+        mask = result.segmentations[TRUE_TAGS].mask
+        counts = np.bincount(mask.ravel(), minlength=1 + len(images.classes))
+        examined.append(sample.key)
+        scores.append(result.scores)
+        shares.append(counts[1:] / mask.size)
+    shape = (len(examined), len(images.classes))
+    return Examination(
+        split=split,
+        images=images.subset(examined),
+        total=len(images),
+        scores=np.array(scores, np.float64).reshape(shape),
+        shares=np.array(shares, np.float64).reshape(shape),
+        unreadable=tuple(unreadable),
+    )
