@@ -17,7 +17,7 @@ def test_metrics_are_json_lines(tmp_path: Path) -> None:
 
 
 def test_run_prints_nothing_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path / "run", small_recipe("training.epochs=1"))
+    run(tmp_path / "run", small_recipe("training.epochs=2"))
     assert capsys.readouterr() == ("", "")
 
 

@@ -273,9 +273,8 @@ def _objective(recipe: Recipe, epoch: int, num_classes: int, teacher: Network | 
 
 
 def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) -> bool:
-    """Whether the network of an epoch becomes the model: one without segmentation training does only if all are."""
-    classification_epochs = recipe.training.classification_epochs
-    if recipe.model.method == "single-stage" and epoch <= classification_epochs < recipe.training.epochs:
+    """Whether the network of an epoch becomes the model; one without segmentation training does not."""
+    if recipe.model.method == "single-stage" and epoch <= recipe.training.classification_epochs:
         return False
     return recipe.validation.checkpoint == "last" or result.loss < state.model_loss
 
