@@ -166,8 +166,12 @@ def _train(
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)
         progress = progress and state.is_main_process
-        train_data, train_masks, num_bad = _open_for_training(
-            source, None, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
+        images = source.open(skip_missing=skip_bad)
+        torch.manual_seed(recipe.training.seed)
+        # Before all images are read, which takes minutes: weights may be missing, or not fit.
+        network = build_network(recipe.model, images.classes)
+        train_data, train_masks, num_bad = _check_images(
+            source, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
         )
         for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)
@@ -176,8 +180,9 @@ def _train(
             val_masks = train_masks
             train_data, val_data = hold_out(train_data, recipe.validation.fraction, seed=recipe.training.seed)
         else:
-            val_data, val_masks, more_bad = _open_for_training(
-                val, train_data.classes, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
+            images = val.open(train_data.classes, skip_missing=skip_bad)
+            val_data, val_masks, more_bad = _check_images(
+                val, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
             )
             num_bad += more_bad
         if not len(val_data):
@@ -189,8 +194,6 @@ def _train(
             "validation": {**val_source.describe(), "image_count": len(val_data)},
             "skipped": num_bad,
         }
-        torch.manual_seed(recipe.training.seed)
-        network = build_network(recipe.model, train_data.classes)
         inference = _inference_settings(recipe, network.config)
         with state.main_process_first(), writing(out):
             prepare_folder(out, recipe, train_data.classes, description)
@@ -409,11 +412,10 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
     return predictor
 
 
-def _open_for_training(
-    source: DataSource, classes: Sequence[str] | None, *, learns_masks: bool, skip_bad: bool, progress: bool
+def _check_images(
+    source: DataSource, images: ImageDataset, *, learns_masks: bool, skip_bad: bool, progress: bool
 ) -> tuple[ImageDataset, MaskDataset | None, int]:
-    """Open images that can be read, their masks if they are learned from, and the number of images left out as bad."""
-    images = source.open(classes, skip_missing=skip_bad)
+    """Images of a source that can be read, their masks if they are learned from, and the number of other images."""
     masks = None
     if learns_masks:
         masks = source.open_masks(images.classes)

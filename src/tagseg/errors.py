@@ -12,12 +12,12 @@ from pathlib import Path
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
     "data": ("data=", "--data"),
+    "default_model": ("model={'pretrained': 'default'}", "--set model.pretrained=default"),
     "images": ("images=", "--images"),
     "masks": ("masks=", "--masks"),
     "model": ("model=", "--model"),
     "out": ("out=", "--out"),
     "pretrained": ("model={'pretrained': PATH}", "--set model.pretrained=PATH"),
-    "random_weights": ("model={'pretrained': False}", "--set model.pretrained=false"),
     "sbd": ("sbd=", "--sbd"),
     "separator": ("separator=", "--separator"),
     "skip_bad": ("skip_bad=True", "--skip-bad"),
