@@ -23,7 +23,7 @@ from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
-from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
+from tagseg.training.distributed import interruptible, preserve_accelerate_state, processes, requested_device
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
@@ -139,6 +139,7 @@ def train_masks(
     )
 
 
+@interruptible("stopped before the first step")
 def _train(
     source: DataSource,
     out: Path,
@@ -218,20 +219,24 @@ def _train(
                 masks=(train_masks, val_masks) if train_masks is not None and val_masks is not None else None,
                 workers=workers,
                 checkpoint_steps=checkpoint_steps,
-                measure=None if measured_masks is None else _MaskMetrics(val_data, measured_masks, inference),
+                measure=None
+                if measured_masks is None
+                else _MaskMetrics(val_data, measured_masks, inference, progress=progress),
                 on_epoch=board,
                 notes={NOTE: inference.to_json()},
                 progress=progress,
             )
-        with state.main_process_first():
+        with interruptible("stopped after the last step, before the model was tuned"), state.main_process_first():
             if state.is_main_process:
                 model = load(out, device=str(state.device))
                 model.settings = inference
                 if val_masks is not None:
-                    temperature = calibrate(model.engine.network, val_data, val_masks, recipe.transforms)
+                    temperature = calibrate(
+                        model.engine.network, val_data, val_masks, recipe.transforms, progress=progress
+                    )
                     tuned = replace(inference, temperature=temperature)
                 else:
-                    tuned = tune_on_tags(model, val_data)
+                    tuned = tune_on_tags(model, val_data, progress=progress)
                 write_settings(out / MODEL_FILE, tuned)
         return load(out, device=str(state.device))
 
@@ -452,18 +457,19 @@ class _MaskMetrics:
         data: Validation images; only the first are evaluated.
         masks: Their ground-truth masks.
         settings: Inference settings of the run.
+        progress: Show the progress.
     """
 
-    def __init__(self, data: ImageDataset, masks: MaskDataset, settings: InferenceSettings) -> None:
+    def __init__(self, data: ImageDataset, masks: MaskDataset, settings: InferenceSettings, *, progress: bool) -> None:
         self._data = data.subset(range(min(len(data), MAX_EVALUATED)))
-        self._masks, self._settings = masks, settings
+        self._masks, self._settings, self._progress = masks, settings, progress
 
     def __call__(self, network: Network) -> dict[str, float]:
         device = next(network.parameters()).device
         # On a CPU the fast paths take longer to prepare than they save on so few images.
         predictor = Predictor(network, self._settings, device=str(device), optimize=device.type == "cuda")
         try:
-            result = evaluate_masks(predictor, self._data, self._masks, progress=False)
+            result = evaluate_masks(predictor, self._data, self._masks, progress=self._progress)
         except DataError as error:  # masks are not needed for training
             logger.warning("mIoU is not logged: %s", error)
             return {}

@@ -12,7 +12,6 @@ import tagseg
 from tagseg.errors import ConfigError, WeightsError
 from tests.compare import assert_close
 
-
 NOBODY = "http://127.0.0.1:9"
 
 
@@ -234,9 +233,7 @@ def _without_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_without_network")
 @pytest.mark.parametrize("name", ["resnet50", "test_resnet", "test_vit"])
 def test_failed_download_says_what_to_do(name: str) -> None:
-    with pytest.raises(
-        WeightsError, match=f"weights of {name} could not be downloaded .*{NOBODY}.* be reached"
-    ) as error:
+    with pytest.raises(WeightsError, match=f"weights of {name} could not be .*{NOBODY}.* be reached") as error:
         tagseg.build_cam(name, 2, pretrained=True)
     assert "--set model.pretrained=PATH" in error.value.for_cli()
     assert "--set model.pretrained=default" in error.value.for_cli()
@@ -245,7 +242,7 @@ def test_failed_download_says_what_to_do(name: str) -> None:
 
 @pytest.mark.usefixtures("_without_network")
 def test_cached_weights_of_the_hub_load_without_a_network(tmp_path: Path) -> None:
-    net = timm.create_model("test_resnet")
+    net: Any = timm.create_model("test_resnet")
     repository = tmp_path / f"models--{net.pretrained_cfg['hf_hub_id'].replace('/', '--')}"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("0" * 40)

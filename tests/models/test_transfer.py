@@ -23,8 +23,8 @@ def build(name: str, classes: list[str], pretrained: bool | str | Path = False, 
 
 @torch.no_grad()
 def test_frozen_transformer_starts_a_recipe_of_another_backbone(tmp_path: Path) -> None:
-    transformer = {"backbone": "test_vit", "blocks": [2], "trainable_blocks": 0}
-    save_model(model := build("single-stage", ["cat"], gate="none", **transformer), tmp_path / "model.safetensors")
+    model = build("single-stage", ["cat"], gate="none", backbone="test_vit", blocks=[2], trainable_blocks=0)
+    save_model(model, tmp_path / "model.safetensors")
     network = build("single-stage", ["dog", "cat"], tmp_path, backbone="resnet50", width=256)
     assert network.config.blocks == (2,)
     assert network.backbone.is_frozen

@@ -234,8 +234,8 @@ def downloading(name: str, url: str | None = None) -> Iterator[bool]:
             reason = f"{url or constants.ENDPOINT} cannot be reached"
         raise WeightsError(
             f"the pretrained weights of {name} could not be downloaded ({reason})",
-            "name their file with {pretrained}, start from the model of tagseg with {default_model}, or train where the "
-            "network is; a copy of its cache also works (HF_HUB_CACHE, TORCH_HOME)",
+            "name their file with {pretrained}, start from tagseg's own model with {default_model}, or train where the "
+            "network is; a copy of its cache works too (HF_HUB_CACHE, TORCH_HOME)",
         ) from None
     finally:
         constants.HF_HUB_OFFLINE = before
@@ -243,7 +243,7 @@ def downloading(name: str, url: str | None = None) -> Iterator[bool]:
 
 def _is_reachable(url: str) -> bool:
     """Whether a server answers within seconds, by way of a proxy if the environment names one."""
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import get_session
 
     has_answered = threading.Event()
 

@@ -161,8 +161,8 @@ class Recipe(Settings):
         epochs, first_epochs = self.training.epochs, self.training.classification_epochs
         if self.model.method == "single-stage" and epochs <= first_epochs:
             raise ConfigError(
-                f"training.epochs={epochs} is not above training.classification_epochs={first_epochs}, so no masks would "
-                "be learned",
+                f"training.epochs={epochs} is not above training.classification_epochs={first_epochs}, so no masks "
+                "would be learned",
                 "raise the first or lower the second",
             )
         return self
