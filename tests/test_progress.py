@@ -1,6 +1,5 @@
 import pytest
 
-from tagseg import _progress
 from tagseg._progress import ProgressBar, track
 
 
@@ -8,7 +7,7 @@ from tagseg._progress import ProgressBar, track
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which a test sets."""
     now = [0.0]
-    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
 
 
