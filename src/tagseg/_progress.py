@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 SECONDS_TO_FIRST_LINE = 5.0
 SECONDS_BETWEEN_LINES = 60.0
@@ -24,8 +25,9 @@ _bars = Progress(
     MofNCompleteColumn(),
     TextColumn("{task.fields[left]}"),
     TimeElapsedColumn(),
-    TextColumn("{task.fields[text]}"),
+    TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True)),  # shortened where there is no room
     console=console,
+    expand=True,
     transient=True,
 )
 
