@@ -183,7 +183,7 @@ def test_training_starts_from_a_run_with_other_classes(photos: Path, trained: Pa
     assert config["recipe"]["model"]["backbone"] == model.description["backbone"] == "test_resnet"
     again = tagseg.train(source, tmp_path / "run", recipe=small_recipe(*changes), workers=0)  # is complete
     assert again.classes == model.classes
-    with pytest.raises(tagseg.WeightsError, match="no file of weights at nowhere/model.safetensors"):
+    with pytest.raises(tagseg.WeightsError, match="nowhere/model.safetensors: does not exist"):
         tagseg.train(source, tmp_path / "new", recipe=small_recipe("model.pretrained=nowhere/model.safetensors"))
 
 

@@ -193,6 +193,7 @@ def test_interrupted_run_resumes(photos: Path, tmp_path: Path, signal_number: in
         _, stderr = process.communicate(timeout=60)
     if signal_number != signal.SIGKILL:
         assert re.search(r"tagseg: stopped at step \d+ of \d+; run the same command again to resume", stderr)
+        assert "Stopping after this " in stderr
         assert "Traceback" not in stderr
         assert process.returncode == 130
     resumed = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
@@ -207,6 +208,26 @@ def test_interrupted_run_resumes(photos: Path, tmp_path: Path, signal_number: in
         subprocess.run(uninterrupted, capture_output=True, env=environment, timeout=180, check=True)
         first, second = (tagseg.load_model(tmp_path / name / "model.safetensors") for name in ("run", "uninterrupted"))
         assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
+
+
+@pytest.mark.slow
+def test_second_interrupt_ends_a_run_at_once(photos: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tagseg", "train", *data_arguments(photos), "-o", str(tmp_path / "run")]
+    command += [*SET_OPTIONS, "--set", "transforms.crop=448", "--checkpoint-steps", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "an epoch)" in line or line.startswith("Stopping after"):  # before the first step, and within it
+                os.killpg(process.pid, signal.SIGINT)
+    assert lines[-1] == "tagseg: stopped at once; run the same command again to resume\n"
+    assert "Traceback" not in "".join(lines)
+    assert process.returncode == 130
+    assert not list((tmp_path / "run").glob("*.part"))
 
 
 @pytest.mark.slow

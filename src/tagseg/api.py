@@ -26,7 +26,7 @@ from tagseg.predict.progress import PredictionProgress
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.predict.tags import TagsInput
-from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
+from tagseg.training.distributed import interruptible, preserve_accelerate_state, processes, requested_device
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
@@ -143,6 +143,7 @@ def train_masks(
     )
 
 
+@interruptible("stopped before the first step")
 def _train(
     source: DataSource,
     out: Path,
@@ -170,8 +171,12 @@ def _train(
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)
         progress = progress and state.is_main_process
-        train_data, train_masks, num_bad = _open_for_training(
-            source, None, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
+        images = source.open(skip_missing=skip_bad)
+        torch.manual_seed(recipe.training.seed)
+        # Before all images are read, which takes minutes: weights may be missing, or not fit.
+        network = build_network(recipe.model, images.classes)
+        train_data, train_masks, num_bad = _check_images(
+            source, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
         )
         for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)
@@ -180,8 +185,9 @@ def _train(
             val_masks = train_masks
             train_data, val_data = hold_out(train_data, recipe.validation.fraction, seed=recipe.training.seed)
         else:
-            val_data, val_masks, more_bad = _open_for_training(
-                val, train_data.classes, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
+            images = val.open(train_data.classes, skip_missing=skip_bad)
+            val_data, val_masks, more_bad = _check_images(
+                val, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
             )
             num_bad += more_bad
         if not len(val_data):
@@ -193,8 +199,6 @@ def _train(
             "validation": {**val_source.describe(), "image_count": len(val_data)},
             "skipped": num_bad,
         }
-        torch.manual_seed(recipe.training.seed)
-        network = build_network(recipe.model, train_data.classes)
         inference = _inference_settings(recipe, network.config)
         with state.main_process_first(), writing(out):
             prepare_folder(out, recipe, train_data.classes, description)
@@ -219,20 +223,24 @@ def _train(
                 masks=(train_masks, val_masks) if train_masks is not None and val_masks is not None else None,
                 workers=workers,
                 checkpoint_steps=checkpoint_steps,
-                measure=None if measured_masks is None else _MaskMetrics(val_data, measured_masks, inference),
+                measure=None
+                if measured_masks is None
+                else _MaskMetrics(val_data, measured_masks, inference, progress=progress),
                 on_epoch=board,
                 notes={NOTE: inference.to_json()},
                 progress=progress,
             )
-        with state.main_process_first():
+        with interruptible("stopped after the last step, before the model was tuned"), state.main_process_first():
             if state.is_main_process:
                 model = load(out, device=str(state.device))
                 model.settings = inference
                 if val_masks is not None:
-                    temperature = calibrate(model.engine.network, val_data, val_masks, recipe.transforms)
+                    temperature = calibrate(
+                        model.engine.network, val_data, val_masks, recipe.transforms, progress=progress
+                    )
                     tuned = replace(inference, temperature=temperature)
                 else:
-                    tuned = tune_on_tags(model, val_data)
+                    tuned = tune_on_tags(model, val_data, progress=progress)
                 write_settings(out / MODEL_FILE, tuned)
         return load(out, device=str(state.device))
 
@@ -497,11 +505,10 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
     return predictor
 
 
-def _open_for_training(
-    source: DataSource, classes: Sequence[str] | None, *, learns_masks: bool, skip_bad: bool, progress: bool
+def _check_images(
+    source: DataSource, images: ImageDataset, *, learns_masks: bool, skip_bad: bool, progress: bool
 ) -> tuple[ImageDataset, MaskDataset | None, int]:
-    """Open images that can be read, their masks if they are learned from, and the number of images left out as bad."""
-    images = source.open(classes, skip_missing=skip_bad)
+    """Images of a source that can be read, their masks if they are learned from, and the number of other images."""
     masks = None
     if learns_masks:
         masks = source.open_masks(images.classes)
@@ -538,18 +545,19 @@ class _MaskMetrics:
         data: Validation images; only the first are evaluated.
         masks: Their ground-truth masks.
         settings: Inference settings of the run.
+        progress: Show the progress.
     """
 
-    def __init__(self, data: ImageDataset, masks: MaskDataset, settings: InferenceSettings) -> None:
+    def __init__(self, data: ImageDataset, masks: MaskDataset, settings: InferenceSettings, *, progress: bool) -> None:
         self._data = data.subset(range(min(len(data), MAX_EVALUATED)))
-        self._masks, self._settings = masks, settings
+        self._masks, self._settings, self._progress = masks, settings, progress
 
     def __call__(self, network: Network) -> dict[str, float]:
         device = next(network.parameters()).device
         # On a CPU the fast paths take longer to prepare than they save on so few images.
         predictor = Predictor(network, self._settings, device=str(device), optimize=device.type == "cuda")
         try:
-            result = evaluate_masks(predictor, self._data, self._masks, progress=False)
+            result = evaluate_masks(predictor, self._data, self._masks, progress=self._progress)
         except DataError as error:  # masks are not needed for training
             logger.warning("mIoU is not logged: %s", error)
             return {}

@@ -95,7 +95,7 @@ def check(
     val_source = _validation_source(
         val, val_images, val_split, None, val_classes, separator, sbd, default=(data, images, None, classes)
     )
-    _require_recipe(recipe)
+    _require_recipe(recipe, changes)
     report = tagseg.check(
         source, recipe=tagseg.Recipe.load(recipe).with_assignments(changes or ()), val=val_source, progress=True
     )
@@ -143,7 +143,7 @@ def train(
         sbd,
         default=(data, images, masks, classes),
     )
-    _require_recipe(recipe)
+    _require_recipe(recipe, changes)
     tagseg.train(
         source,
         out,
@@ -195,7 +195,7 @@ def train_masks(
         sbd,
         default=(data, images, masks, classes),
     )
-    _require_recipe(recipe)
+    _require_recipe(recipe, changes)
     tagseg.train_masks(
         source,
         out,
@@ -598,9 +598,13 @@ def _require_model(model: str) -> None:
         raise WeightsError(f"{model}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
 
 
-def _require_recipe(recipe: str) -> None:
+def _require_recipe(recipe: str, changes: Iterable[str] | None) -> None:
     if recipe.endswith(".toml") and not Path(recipe).is_file():
         raise ConfigError(f"{recipe}: does not exist", "name a recipe or a TOML file; tagseg recipes lists the recipes")
+    for change in changes or ():
+        name, _, source = change.partition("=")
+        if name == "model.pretrained" and "/" in source:
+            _require_model(source)
 
 
 if __name__ == "__main__":

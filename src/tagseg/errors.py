@@ -13,6 +13,7 @@ from pathlib import Path
 _ARGUMENTS = {
     "classes": ("classes=", "--classes"),
     "data": ("data=", "--data"),
+    "default_model": ("model={'pretrained': 'default'}", "--set model.pretrained=default"),
     "every": ("every=", "--every"),
     "images": ("images=", "--images"),
     "masks": ("masks=", "--masks"),
@@ -20,7 +21,6 @@ _ARGUMENTS = {
     "out": ("out=", "--out"),
     "overwrite": ("overwrite=True", "--overwrite"),
     "pretrained": ("model={'pretrained': PATH}", "--set model.pretrained=PATH"),
-    "random_weights": ("model={'pretrained': False}", "--set model.pretrained=false"),
     "sbd": ("sbd=", "--sbd"),
     "separator": ("separator=", "--separator"),
     "skip_bad": ("skip_bad=True", "--skip-bad"),

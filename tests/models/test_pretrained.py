@@ -5,11 +5,14 @@ import pytest
 import timm
 import torch
 import torchvision
+from huggingface_hub import constants
 from safetensors.torch import save_file
 
 import tagseg
-from tagseg.errors import ConfigError
+from tagseg.errors import ConfigError, WeightsError
 from tests.compare import assert_close
+
+NOBODY = "http://127.0.0.1:9"
 
 
 def save(path: Path, module: torch.nn.Module, metadata: dict[str, str] | None = None, half: bool = False) -> Path:
@@ -199,23 +202,6 @@ def test_cached_download_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert torch.equal(model.state_dict()["backbone.conv1.weight"], net.conv1.weight)
 
 
-@pytest.mark.parametrize("backbone", ["resnet50", "resnet18"])
-def test_failed_download_names_the_remedy(backbone: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # otherwise it retries for a minute
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setattr("socket.socket.connect", refuse)
-    monkeypatch.setattr("socket.getaddrinfo", refuse)
-    with pytest.raises(
-        ValueError, match=f"ImageNet weights of {backbone} could not be downloaded .*'pretrained': False"
-    ) as error:
-        tagseg.build_model(backbone, 2, pretrained=True)
-    assert "\n" not in str(error.value)
-
-
 def test_timm_network_without_weights_is_named() -> None:
     with pytest.raises(ConfigError, match="timm has no weights for seresnet18; name a file with"):
         tagseg.build_model("seresnet18", 2, pretrained=True)
@@ -231,3 +217,36 @@ def test_weights_that_do_not_fit_are_no_failed_download(backbone: str, monkeypat
     monkeypatch.setattr(timm, "create_model", create_other)
     with pytest.raises(RuntimeError, match="loading state_dict"):
         tagseg.build_model(backbone, 2, pretrained=True)
+
+
+@pytest.fixture
+def _without_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Servers that nobody answers, empty caches, and a client that must not wait to try again."""
+    monkeypatch.setattr(constants, "ENDPOINT", NOBODY)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    weights = torchvision.models.ResNet50_Weights.IMAGENET1K_V1.value
+    monkeypatch.setattr(weights, "url", weights.url.replace("https://download.pytorch.org", NOBODY))
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: pytest.fail("it waits to try again"))
+
+
+@pytest.mark.usefixtures("_without_network")
+@pytest.mark.parametrize("name", ["resnet50", "test_resnet", "test_vit"])
+def test_failed_download_says_what_to_do(name: str) -> None:
+    with pytest.raises(WeightsError, match=f"weights of {name} could not be .*{NOBODY}.* be reached") as error:
+        tagseg.build_cam(name, 2, pretrained=True)
+    assert "--set model.pretrained=PATH" in error.value.for_cli()
+    assert "--set model.pretrained=default" in error.value.for_cli()
+    assert not constants.HF_HUB_OFFLINE
+
+
+@pytest.mark.usefixtures("_without_network")
+def test_cached_weights_of_the_hub_load_without_a_network(tmp_path: Path) -> None:
+    net: Any = timm.create_model("test_resnet")
+    repository = tmp_path / f"models--{net.pretrained_cfg['hf_hub_id'].replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    (repository / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    save(repository / "snapshots" / ("0" * 40) / "model.safetensors", net)
+    model = tagseg.build_cam("test_resnet", 2, pretrained=True)
+    assert any(torch.equal(value, net.conv1[0].weight) for value in model.backbone.state_dict().values())

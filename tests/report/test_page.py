@@ -209,7 +209,7 @@ def test_page_of_a_cam_baseline(tmp_path: Path) -> None:
 
 
 def test_page_of_a_run_without_refinement_shows_only_pseudo_labels(tmp_path: Path) -> None:
-    plain = train(tmp_path / "plain", "pseudo_labels.refine=none", epochs=1)
+    plain = train(tmp_path / "plain", "pseudo_labels.refine=none")
     page = ParsedPage(write_page(plain, images=IMAGES, count=1))
     assert [alt.partition(":")[0].split(", ")[1] for alt in page.images] == ["input", "prediction", "pseudo label"]
     assert "does not refine" in page.text

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tagseg.errors import Interrupted
 from tagseg.models import Network, build_network
-from tagseg.training.distributed import ignore_signals, iterate, preserve_accelerate_state
+from tagseg.training.distributed import ignore_signals, iterate, preserve_accelerate_state, stop_signals
 from tagseg.training.logging import read_metrics
 from tagseg.training.loop import train_network
 from tests.training.small_run import run, small_data, small_recipe, validation_losses
@@ -105,6 +105,22 @@ def test_process_state_is_restored(
     assert process_state() == before
     if accelerator:
         assert (accelerator.mixed_precision, accelerator.gradient_accumulation_steps) == ("no", 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_is_acknowledged_and_the_second_stops_at_once(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def signal_twice() -> None:
+        with stop_signals() as stop:
+            stop.checkpoint_step = 7
+            signal.raise_signal(number)
+            assert stop.received
+            assert "again quits at once; the last checkpoint is at step 7)" in capfd.readouterr().err
+            signal.raise_signal(number)
+
+    with pytest.raises(Interrupted, match="stopped at once; run the same command again"):
+        signal_twice()
 
 
 def test_workers_end_with_the_loop() -> None:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,12 @@ def assert_equal_weights(first: Network, second: Network) -> None:
         assert torch.equal(tensor, second.state_dict()[name]), name
 
 
+def logged(out: Path) -> list[dict[str, Any]]:
+    """Lines of the log, without what differs between equal runs: sessions and speed."""
+    lines = [line for line in read_metrics(out) if line["kind"] != "session"]
+    return [{key: value for key, value in line.items() if key != "images_per_second"} for line in lines]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="sums on a GPU have no fixed order")
 def test_resume_is_bit_identical(tmp_path: Path) -> None:
     recipe = small_recipe()
@@ -32,7 +39,7 @@ def test_resume_is_bit_identical(tmp_path: Path) -> None:
             run(tmp_path / "resumed", recipe, stop_after=step, workers=step % 2)
     resumed = run(tmp_path / "resumed", recipe)
     assert_equal_weights(uninterrupted, resumed)
-    assert validation_losses(tmp_path / "uninterrupted") == validation_losses(tmp_path / "resumed")
+    assert logged(tmp_path / "uninterrupted") == logged(tmp_path / "resumed")
     assert_equal_weights(
         tagseg.load_model(tmp_path / "uninterrupted" / MODEL_FILE), tagseg.load_model(tmp_path / "resumed" / MODEL_FILE)
     )
@@ -84,7 +91,7 @@ def test_gradient_accumulation_gives_the_same_losses(tmp_path: Path) -> None:
 
 
 def test_losses_decrease(tmp_path: Path) -> None:
-    recipe = small_recipe("training.epochs=10", "training.classification_epochs=10", "training.lr=0.02")
+    recipe = small_recipe("training.epochs=10", "training.classification_epochs=9", "training.lr=0.02")
     run(tmp_path / "run", recipe)
     values = [line["classification"] for line in read_metrics(tmp_path / "run") if line["kind"] == "train"]
     assert min(values[-3:]) < values[0] - 0.05

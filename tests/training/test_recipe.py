@@ -50,9 +50,9 @@ def test_assigned_values_are_parsed() -> None:
 
 def test_recipe_file_extends_its_base(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('base = "vgg16"\n[training]\nepochs = 3\n')
+    path.write_text('base = "vgg16"\n[training]\nepochs = 9\n')
     recipe = Recipe.load(path)
-    assert (recipe.model.backbone, recipe.training.epochs, recipe.training.lr) == ("vgg16", 3, 0.001)
+    assert (recipe.model.backbone, recipe.training.epochs, recipe.training.lr) == ("vgg16", 9, 0.001)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,18 @@ def test_recipe_file_extends_its_base(tmp_path: Path) -> None:
         ),
         ("default", ["transforms.area=[-1, 1]"], r"setting transforms.area.0=-1: input should be greater than 0"),
         ("default", ["training.epochs=many"], r"setting training.epochs='many': input should be a valid integer"),
+        ("default", ["training.epochs=5"], "training.epochs=5 is not above training.classification_epochs=5"),
     ],
 )
 def test_wrong_recipes_give_one_line_errors(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         Recipe.load(name, changes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", ["cam", "supervised"])
+def test_methods_without_pseudo_labels_take_any_number_of_epochs(method: str) -> None:
+    assert Recipe.load("default", {"method": method, "epochs": 1}).training.epochs == 1
 
 
 def test_file_with_unknown_settings_is_refused(tmp_path: Path) -> None:
@@ -96,8 +102,8 @@ def test_all_layers_are_trained_without_pretrained_weights() -> None:
 
 
 def test_settings_are_changed_by_name() -> None:
-    recipe = Recipe.load("default", {"epochs": 5, "model": {"gate": "none", "width": 64}, "training.lr": 0.01})
-    assert (recipe.training.epochs, recipe.training.lr) == (5, 0.01)
+    recipe = Recipe.load("default", {"epochs": 8, "model": {"gate": "none", "width": 64}, "training.lr": 0.01})
+    assert (recipe.training.epochs, recipe.training.lr) == (8, 0.01)
     assert (recipe.model.gate, recipe.model.width, recipe.model.backbone) == ("none", 64, "resnet50")
     assert Recipe.load(recipe) == recipe
     assert Recipe.load(recipe, ["training.epochs=20"]).training.epochs == 20

@@ -34,7 +34,7 @@ def read_images() -> tuple[Tensor, Tensor]:
 def test_results_do_not_depend_on_the_batches(network: Network, settings: PseudoLabelSettings | None) -> None:
     images, labels = read_images()
     expected = validate(network, [(images, labels)], TagObjective(settings))
-    result = validate(network, zip(images.split(3), labels.split(3), strict=True), TagObjective(settings))
+    result = validate(network, list(zip(images.split(3), labels.split(3), strict=True)), TagObjective(settings))
     assert (result.loss > result.classification) == (settings is not None)
     assert result.loss == pytest.approx(expected.loss, rel=1e-4)
     assert result.classification == pytest.approx(expected.classification, rel=1e-4)

@@ -7,10 +7,9 @@ from functools import partial
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
+from tagseg._progress import track
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import Mask, MaskDataset
 from tagseg.errors import DataError
@@ -121,7 +120,7 @@ def segment_with_masks(
         return Sample(ground_truth, image, rules(index), keep_probs or image.shape[:2] != ground_truth.shape)
 
     samples = read_ahead(read, indices, size=lambda sample: sample.image.nbytes + sample.key.nbytes)
-    tracked = track(samples, "Evaluating", len(indices), console=Console(stderr=True), disable=not progress)
+    tracked = track(samples, "Evaluating, image", len(indices), quiet=not progress)
     settings = predictor.settings.for_tta(tta)
     for sample, result in run_pipeline(predictor.engine, tracked, settings, crf=crf, batch_size=batch_size):
         yield EvaluatedImage(result.segmentations, sample.key)

@@ -2,8 +2,9 @@
 
 import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -16,6 +17,8 @@ from tagseg.models.backbones.timm_cnn import timm_classifier_names
 from tagseg.models.reference import reference_name
 
 logger = logging.getLogger(__name__)
+
+_SECONDS_TO_ANSWER = 3.0
 
 WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")
 # Tensors of ImageNet files that no backbone has: the classifier's, and counters that nothing reads.
@@ -43,7 +46,7 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str) -> None:
                 f"pretrained={source!r} is neither true nor a .safetensors or .pth file",
                 "timm's weights are chosen by the backbone's tag, for example resnet18.TAG",
             )
-        with reporting_download(name):
+        with downloading(name):
             state = backbone.download_timm_weights(name)
         backbone.net.load_state_dict(state)
     else:
@@ -196,25 +199,61 @@ def _torchvision_weights(name: str, source: bool | str) -> tuple[dict[str, Tenso
             [weights.name for weights in known],
             more=", files of weights, run folders and model files",
         )
-    with reporting_download(name):
-        return dict(
-            known[weights_name].get_state_dict(progress=False, check_hash=True)
-        ), f"torchvision's {name} {weights_name}"
+    url = known[weights_name].url
+    cached = Path(torch.hub.get_dir(), "checkpoints", url.rpartition("/")[2])
+    with downloading(name, url) as is_online:
+        if not (is_online or cached.is_file()):
+            raise OSError(f"{url} cannot be reached")
+        state = known[weights_name].get_state_dict(progress=False, check_hash=True)
+    return dict(state), f"torchvision's {name} {weights_name}"
 
 
 @contextmanager
-def reporting_download(name: str) -> Iterator[None]:
-    """Report a failed download in one line."""
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError  # slow to import
+def downloading(name: str, url: str | None = None) -> Iterator[bool]:
+    """Download weights, or read them from the cache; where the network is missing, fail at once and say what to do.
 
+    Args:
+        name: Name of the backbone.
+        url: Server of the weights; the Hugging Face hub by default, whose client then reads its cache alone if there is
+            no network: it would otherwise retry for a minute.
+
+    Yields:
+        Whether the server can be reached.
+    """
+    from huggingface_hub import constants  # slow to import
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+
+    before = constants.HF_HUB_OFFLINE
+    is_online = _is_reachable(url or constants.ENDPOINT)  # not where the environment sets HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = not is_online
     try:
-        yield
+        yield is_online
     except (OSError, EntryNotFoundError, HfHubHTTPError) as error:  # an OSError too: URLError, a missing local entry
         reason = (str(error) or type(error).__name__).splitlines()[0]
+        if not is_online:
+            reason = f"{url or constants.ENDPOINT} cannot be reached"
         raise WeightsError(
-            f"the ImageNet weights of {name} could not be downloaded ({reason})",
-            "check the network connection, name a file with {pretrained}, or use random weights with {random_weights}",
+            f"the pretrained weights of {name} could not be downloaded ({reason})",
+            "name their file with {pretrained}, start from tagseg's own model with {default_model}, or train where the "
+            "network is; a copy of its cache works too (HF_HUB_CACHE, TORCH_HOME)",
         ) from None
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _is_reachable(url: str) -> bool:
+    """Whether a server answers within seconds, by way of a proxy if the environment names one."""
+    from huggingface_hub import get_session
+
+    has_answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(Exception):  # any error: not reachable
+            get_session().head(url, timeout=_SECONDS_TO_ANSWER)
+            has_answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()  # a lookup of the name may outlast any timeout
+    return has_answered.wait(_SECONDS_TO_ANSWER)
 
 
 def _is_rgb_stem(given: Tensor, expected: Tensor) -> bool:

@@ -12,7 +12,7 @@ from tagseg.models.backbones import Backbone
 from tagseg.models.backbones.timm_cnn import timm_classifier_names
 from tagseg.models.base import Network, Segmentation, enlarge, full_precision
 from tagseg.models.config import ModelConfig
-from tagseg.models.pretrained import joined_name, load_matching_state, read_weights, reporting_download
+from tagseg.models.pretrained import downloading, joined_name, load_matching_state, read_weights
 from tagseg.models.segmenter import Segmenter
 
 _SMP_STRIDE = 32  # sides of an image must be multiples of it
@@ -148,7 +148,7 @@ def _load_encoder(encoder: SmpEncoder, name: str, source: bool | str) -> None:
     if source is True:
         from segmentation_models_pytorch.encoders import get_encoder
 
-        with reporting_download(name):
+        with downloading(name):
             state = get_encoder(name, in_channels=encoder.in_channels, weights="imagenet").state_dict()
         encoder.net.load_state_dict(state)
         return

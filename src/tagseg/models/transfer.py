@@ -1,13 +1,16 @@
 """Start from an existing model: keep the layers that the new network shares with it, and the classes of both."""
 
 import logging
+from pathlib import Path
 
 import torch
 
 from tagseg.data.files import expand_home
+from tagseg.errors import WeightsError
 from tagseg.models.base import Network
 from tagseg.models.build import build_network
 from tagseg.models.config import ModelConfig
+from tagseg.models.pretrained import WEIGHT_SUFFIXES
 from tagseg.models.serialization import (
     DEFAULT_MODEL,
     config_from_metadata,
@@ -32,11 +35,27 @@ def names_model(source: bool | str) -> bool:
 
 
 def inherit_design(config: ModelConfig) -> ModelConfig:
-    """Replace the options of the design by those of the model that `pretrained` names, if it names one."""
-    if not names_model(config.pretrained):
+    """Replace the options of the design by those of the model that `pretrained` names, if it names one.
+
+    Raises:
+        WeightsError: The model does not exist, or it does not suit the method.
+    """
+    source = config.pretrained
+    if not names_model(source):
+        if isinstance(source, str) and _is_path(source) and not expand_home(source).exists():
+            raise WeightsError(
+                f"{source}: does not exist", f"name a run folder, a model file, a file of weights, or {DEFAULT_MODEL}"
+            )
         return config
-    path = find_model(str(config.pretrained))
+    path = find_model(str(source))
     model = config_from_metadata(read_metadata(path), path)
+    if model.architecture != "segmenter" and config.method != "supervised":
+        raise WeightsError(
+            f"{source} is a {model.architecture}, which learns from masks alone",
+            "train it with train_masks (tagseg train-masks), or start from another model",
+        )
+    if model.backbone != config.backbone:
+        logger.info("The network is that of %s: %s in place of %s", source, model.backbone, config.backbone)
     return ModelConfig.parse({**config.model_dump(), **{name: getattr(model, name) for name in _DESIGN}})
 
 
@@ -54,14 +73,18 @@ def build_from_model(config: ModelConfig) -> Network:
     known = _copy_weights(model, network)
     unknown = [name for name in config.class_names if name not in known]
     logger.info(
-        "Starting from %s (%s): %d of %d classes are known%s",
+        "Starting from %s: %d of %d classes are known%s",
         config.pretrained,
-        model.config.backbone,
         len(known),
         config.num_classes,
         f", new: {', '.join(unknown)}" if unknown else "",
     )
     return network
+
+
+def _is_path(source: str) -> bool:
+    """Whether `pretrained` names a place rather than weights of a registry, which have no folder and no suffix."""
+    return len(Path(source).parts) > 1 or Path(source).suffix in WEIGHT_SUFFIXES
 
 
 @torch.no_grad()

@@ -5,19 +5,23 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tagseg._progress import track
 from tagseg.data.dataset import ImageDataset
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
 
 
-def tune_on_tags(predictor: Predictor, data: ImageDataset, *, tta: bool = False) -> InferenceSettings:
+def tune_on_tags(
+    predictor: Predictor, data: ImageDataset, *, tta: bool = False, progress: bool = False
+) -> InferenceSettings:
     """Tune the thresholds on tagged validation images.
 
     Args:
         predictor: Model.
         data: Images that it was not trained on, with the model's classes in the model's order.
         tta: Tune for test-time augmentation, whose scores are higher.
+        progress: Show the progress.
 
     Returns:
         The predictor's settings with a threshold for each class.
@@ -25,7 +29,9 @@ def tune_on_tags(predictor: Predictor, data: ImageDataset, *, tta: bool = False)
     predictor.check_classes("images' tags", data.classes)
     samples = read_ahead(lambda index: _sample(data, index), range(len(data)), size=lambda sample: sample.image.nbytes)
     settings = predictor.settings.for_tta(tta)
-    scores = [result.scores for _, result in run_pipeline(predictor.engine, samples, settings)]
+    results = run_pipeline(predictor.engine, samples, settings)
+    tracked = track(results, "Tuning thresholds, image", len(data), quiet=not progress)
+    scores = [result.scores for _, result in tracked]
     return replace(predictor.settings, thresholds=tune_thresholds(scores, data.labels.numpy()), thresholds_from="tags")
 
 

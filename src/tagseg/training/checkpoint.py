@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class TrainState:
         seconds: Training time over all sessions.
         sessions: Number of times the run was started or resumed.
         scale: State of the gradient scaler of half precision, if there is one.
+        losses: Losses of the batches that are not yet in the log, which has means over several steps.
     """
 
     step: int = 0
@@ -46,6 +47,7 @@ class TrainState:
     seconds: float = 0.0
     sessions: int = 0
     scale: dict[str, Any] | None = None
+    losses: list[list[float]] = field(default_factory=list)
 
 
 def save_checkpoint(

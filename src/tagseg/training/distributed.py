@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import torch
@@ -14,7 +14,7 @@ from accelerate.state import AcceleratorState, GradientState
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tagseg._device import pick_device
-from tagseg.errors import ConfigError, unknown_name
+from tagseg.errors import ConfigError, Interrupted, unknown_name
 
 ItemT = TypeVar("ItemT")
 
@@ -124,9 +124,17 @@ def explain_out_of_memory(advice: str) -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether a signal has asked the run to stop."""
+    """Whether a signal has asked the run to stop.
+
+    Attributes:
+        received: Whether a signal has come.
+        activity: What is finished before the run stops, in words.
+        checkpoint_step: Step of the last checkpoint; 0 if there is none.
+    """
 
     received = False
+    activity = "this step"
+    checkpoint_step = 0
 
     def agreed(self, accelerator: Accelerator) -> bool:
         """Whether any process was asked to stop: all have to stop at the same step."""
@@ -134,25 +142,54 @@ class StopRequest:
             return self.received
         return bool(accelerator.reduce(torch.tensor(float(self.received), device=accelerator.device)).item())
 
+    def acknowledge(self) -> None:
+        """Say what happens now; safe in a signal handler, which may interrupt a print."""
+        last = f"the last checkpoint is at step {self.checkpoint_step}" if self.checkpoint_step else "no checkpoint yet"
+        with suppress(OSError):
+            os.write(2, f"\nStopping after {self.activity} (Ctrl-C again quits at once; {last})\n".encode())
+
 
 @contextmanager
-def stop_signals() -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a request to stop after the step; a second signal stops immediately."""
+def stop_signals(*, quiet: bool = False) -> Iterator[StopRequest]:
+    """Turn Ctrl-C and SIGTERM into a request to stop after the step; a second one stops at once.
+
+    Args:
+        quiet: Do not acknowledge a signal: another process does.
+
+    Raises:
+        Interrupted: A second signal came.
+    """
     stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield stop
         return
 
     def request(number: int, _: object) -> None:
+        signal.signal(number, signal.default_int_handler)  # raises KeyboardInterrupt
+        if not (stop.received or quiet):
+            stop.acknowledge()
         stop.received = True
-        signal.signal(number, handlers[signal.Signals(number)])
 
     handlers = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        with interruptible("stopped at once"):
+            yield stop
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None if it was not set by Python
+
+
+@contextmanager
+def interruptible(problem: str) -> Iterator[None]:
+    """Turn Ctrl-C into an error of one line, where the same command can be run again.
+
+    Args:
+        problem: What was stopped.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(problem, "run the same command again to resume") from None
 
 
 @contextmanager

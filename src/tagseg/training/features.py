@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Self
 
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from tagseg._device import multiplies_bfloat16
+from tagseg._progress import track
 from tagseg.errors import Interrupted
 from tagseg.models import Network
 from tagseg.training.distributed import StopRequest, ignore_signals, iterate
@@ -60,9 +59,9 @@ class FeatureCache:
         """
         count, first = len(images), 0  # type: ignore[arg-type]
         loader = DataLoader(images, _BATCH, num_workers=workers, worker_init_fn=ignore_signals)
-        console = Console(stderr=True)
+        stop.activity = "this batch of images"
         with iterate(loader) as batches:
-            for batch in track(batches, "Computing features", len(loader), console=console, disable=quiet):
+            for batch in track(batches, "Computing features, batch", len(loader), quiet=quiet):
                 if stop.received:
                     raise Interrupted("stopped while computing features", "run the same command again to start over")
                 maps = torch.stack([self._compute(view) for view in (batch, batch.flip(-1))[: self._num_views]], 1)

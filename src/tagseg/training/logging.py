@@ -3,15 +3,15 @@
 import json
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from tagseg._progress import ProgressBar
 from tagseg.data.dataset import ImageDataset
 from tagseg.errors import ConfigError, writing
 from tagseg.models import Network
@@ -24,7 +24,6 @@ from tagseg.training.transforms import ValidationImages
 
 METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
-SECONDS_BETWEEN_LINES = 10.0
 TENSORBOARD_IMAGES = 4
 
 
@@ -65,56 +64,71 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return lines
 
 
-class ProgressDisplay:
-    """Progress of a run on stderr: a bar in a terminal, a line every ten seconds elsewhere.
+class RunProgress(ProgressBar):
+    """Progress of a run's steps, with an estimate of the time until the model is ready.
+
+    Until a validation has been timed, its images are taken to cost half as much as those of a step.
 
     Args:
-        steps: Steps of the whole run.
-        start: Step that the run resumes from.
+        recipe: Settings of the run.
+        steps_per_epoch: Steps of an epoch.
+        num_validation: Number of validation images.
+        done: Steps that were done before.
         quiet: Show nothing.
     """
 
-    def __init__(self, steps: int, *, start: int = 0, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet)
-        self.steps = steps
-        self._start, self._start_time, self._last_line = start, time.monotonic(), 0.0
-        self._bar: Progress | None = None
-        if self.console.is_terminal and not quiet:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[metrics]}"),
-                TimeRemainingColumn(),
-                console=self.console,
-            )
-            self._task = self._bar.add_task("Training", total=steps, completed=start, metrics="")
-
-    def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, recipe: Recipe, steps_per_epoch: int, num_validation: int, *, done: int = 0, quiet: bool = False
     ) -> None:
-        if self._bar:
-            self._bar.stop()
+        settings = recipe.training
+        self._epochs, self._steps_per_epoch = settings.epochs, steps_per_epoch
+        self._first_epochs = settings.classification_epochs if recipe.model.method == "single-stage" else 0
+        self._every, self._num_batches = recipe.validation.every, num_validation / settings.batch_size
+        self._validation_seconds: float | None = None
+        self._metrics = ""
+        super().__init__("Training", settings.epochs * steps_per_epoch, done=done, quiet=quiet)
 
-    def print(self, text: str) -> None:
-        """Show a line."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    def describe(self, images: int, batch_size: int) -> str:
+        """What the run will do, in words."""
+        tags_alone = f", the first {self._first_epochs} on tags alone" if self._first_epochs else ""
+        return (
+            f"{self._epochs} epochs of {images:,} images{tags_alone}: {self.total:,} steps of {batch_size} images "
+            f"({self._steps_per_epoch} an epoch)"
+        )
 
-    def update(self, step: int, *, epoch: int, epochs: int, metrics: str) -> None:
-        """Show that a step is done."""
-        title = f"Epoch {epoch}/{epochs}"
-        if self._bar:
-            self._bar.update(self._task, completed=step, description=title, metrics=metrics)
-        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES or step == self.steps:
-            self._last_line = time.monotonic()
-            seconds_per_step = (self._last_line - self._start_time) / max(1, step - self._start)
-            remaining = time.strftime("%H:%M:%S", time.gmtime(seconds_per_step * (self.steps - step)))
-            self.print(f"{title}  step {step}/{self.steps}  {metrics}  {remaining} left")
+    def seconds_left(self) -> float:
+        """Estimate of the time for the steps, the validations, and tuning on the validation images at the end."""
+        remaining = range(self._times[-1][1] // self._steps_per_epoch + 1, self._epochs + 1)
+        passes = 1 + sum(is_validated(epoch, self._every, self._epochs) for epoch in remaining)
+        seconds = self._validation_seconds
+        if seconds is None:
+            seconds = self.seconds_per_item * self._num_batches / 2
+        return super().seconds_left() + passes * seconds
+
+    def step(self, done: int, metrics: str | None = None) -> None:
+        """Show that a step is done, with its metrics or with those of an earlier one."""
+        epoch = (done - 1) // self._steps_per_epoch + 1
+        self.title = f"Epoch {epoch}/{self._epochs}, step"
+        self._metrics = metrics or self._metrics
+        self.text = self._metrics
+        if epoch <= self._first_epochs:
+            self.text += f"{', ' if self.text else ''}epochs after {self._first_epochs} will take longer"
+        self.update(done)
+        if done == self._first_epochs * self._steps_per_epoch:
+            self.forget_pace()
+
+    @contextmanager
+    def validation(self) -> Iterator[None]:
+        """Time a validation, which the pace of the steps leaves out."""
+        start = time.monotonic()
+        yield
+        self._validation_seconds = time.monotonic() - start
+        self.leave_out(self._validation_seconds)
+
+
+def is_validated(epoch: int, every: int, epochs: int) -> bool:
+    """Whether an epoch, counted from 1, ends with a validation."""
+    return epoch % every == 0 or epoch == epochs
 
 
 class TensorBoardWriter:

@@ -26,11 +26,12 @@ from tagseg.training.distributed import (
     cudnn_benchmark,
     explain_out_of_memory,
     ignore_signals,
+    is_main_process,
     iterate,
     stop_signals,
 )
 from tagseg.training.features import FeatureCache
-from tagseg.training.logging import MetricsLog, ProgressDisplay
+from tagseg.training.logging import MetricsLog, RunProgress, is_validated
 from tagseg.training.objective import Losses, TagObjective
 from tagseg.training.optimizer import MovingAverage, Schedule, build_optimizer
 from tagseg.training.recipe import Recipe, TrainingSettings
@@ -97,7 +98,7 @@ def train_network(
         ) as accelerator,
         torch.random.fork_rng(devices=[accelerator.device] if accelerator.device.type == "cuda" else []),
         cudnn_benchmark(True),  # all crops have one size
-        stop_signals() as stop,
+        stop_signals(quiet=not is_main_process()) as stop,
         ExitStack() as stack,
         explain_out_of_memory("lower training.batch_size or transforms.crop, or raise training.gradient_accumulation"),
     ):
@@ -111,6 +112,7 @@ def train_network(
         final = network if average is None else average.network  # what is validated, and becomes the model
         state = load_checkpoint(out, network, optimizer, None if average is None else final) or TrainState()
         state.sessions += 1
+        stop.checkpoint_step = state.step
         sampler = ResumableBatchSampler(
             len(train),
             settings.batch_size,
@@ -121,11 +123,19 @@ def train_network(
             process=accelerator.process_index,
         )
         sampler.start = state.step
+        quiet = not (is_main and progress)
+        display = RunProgress(recipe, sampler.steps_per_epoch, len(validation), done=state.step, quiet=quiet)
+        if state.step == sampler.steps:
+            display.print(f"This run is complete: {sampler.steps} steps. To train again, choose another folder.")
+        elif state.step:
+            display.print(f"Resuming from step {state.step} of {sampler.steps}")
+        else:
+            display.print(display.describe(len(train), settings.batch_size))
         cache = None
         if state.step < sampler.steps and _caches_features(recipe, network, accelerator.num_processes):
             cache = stack.enter_context(FeatureCache(network, flip=recipe.transforms.flip, folder=out))
             images = WholeImages(train, recipe.transforms.crop)
-            if not cache.fill(images, workers=workers, stop=stop, quiet=not progress):
+            if not cache.fill(images, workers=workers, stop=stop, quiet=quiet):
                 cache = None
         train_images = TrainingImages if cache is None else RandomFlips
         train_batches = DataLoader(
@@ -163,16 +173,10 @@ def train_network(
         metrics_log = MetricsLog(out, step=state.step) if is_main else None
         if metrics_log and state.step < sampler.steps:
             metrics_log.write("session", state.step, session=state.sessions, processes=accelerator.num_processes)
-        start_time, seconds_before, running_means = time.monotonic(), state.seconds, _RunningMeans()
-        with (
-            iterate(train_batches) as batches,
-            ProgressDisplay(sampler.steps, start=state.step, quiet=not (is_main and progress)) as display,
-        ):
-            if state.step == sampler.steps:
-                display.print(f"This run is complete: {sampler.steps} steps. To train again, choose another folder.")
-            elif state.step:
-                display.print(f"Resuming from step {state.step} of {sampler.steps}")
+        start_time, seconds_before, running_means = time.monotonic(), state.seconds, _RunningMeans(state.losses)
+        with iterate(train_batches) as batches, display:
             while state.step < sampler.steps:
+                stop.activity = "this step, then a checkpoint is written"
                 epoch = state.step // sampler.steps_per_epoch  # from 0
                 objective = _objective(recipe, epoch, network.config.num_classes, teacher)
                 # Randomness in the network depends on the step alone, so that a checkpoint need not store its state.
@@ -195,6 +199,7 @@ def train_network(
                 state.seconds = seconds_before + time.monotonic() - start_time
 
                 ends_epoch = state.step % sampler.steps_per_epoch == 0
+                text = None
                 if state.step % STEPS_BETWEEN_LOGS == 0 or ends_epoch:
                     metrics = running_means.take(settings.batch_size / settings.gradient_accumulation)
                     if not math.isfinite(metrics["loss"]):
@@ -202,16 +207,20 @@ def train_network(
                             f"the loss is not finite at step {state.step}; lower training.lr, now {settings.lr}, or "
                             "use training.precision=fp32"
                         )
-                    text = f"{objective.describe(metrics)}, {metrics['images_per_second']:.0f} img/s"
-                    display.update(state.step, epoch=epoch + 1, epochs=settings.epochs, metrics=text)
+                    speed = metrics["images_per_second"]
+                    text = f"{objective.describe(metrics)}, {speed:.{0 if speed >= 10 else 1}f} img/s"
                     if device.type == "cuda":
                         metrics["gpu_gib"] = torch.cuda.max_memory_reserved(device) / 2**30
                     if metrics_log:
                         metrics_log.write("train", state.step, epoch=epoch + 1, **metrics)
-                is_validated = (epoch + 1) % recipe.validation.every == 0 or epoch + 1 == settings.epochs
-                if ends_epoch and metrics_log and is_validated:
-                    with cudnn_benchmark(False):  # `measure` runs on images of many sizes
-                        result = validate(final, validation_batches, objective, autocast=accelerator.autocast)
+                display.step(state.step, text)
+                if ends_epoch and metrics_log and is_validated(epoch + 1, recipe.validation.every, settings.epochs):
+                    stop.activity = "this validation, then a checkpoint is written"
+                    # `measure` runs on images of many sizes
+                    with cudnn_benchmark(False), display.validation():
+                        result = validate(
+                            final, validation_batches, objective, autocast=accelerator.autocast, quiet=quiet
+                        )
                         if _is_best(result, state, recipe, epoch + 1):
                             state.model_epoch, state.model_loss = epoch + 1, result.loss
                             save_model(final, out / MODEL_FILE, notes=notes)
@@ -231,10 +240,12 @@ def train_network(
                 stops = stop.agreed(accelerator) or state.step == stop_after
                 if is_main and (ends_epoch or stops or state.step % checkpoint_steps == 0):
                     state.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
+                    state.losses = running_means.rows()
                     save_checkpoint(
                         out, network, optimizer, state, average=None if average is None else final, notes=notes
                     )
-                if stops and state.step < sampler.steps:
+                    stop.checkpoint_step = state.step
+                if stops:
                     raise Interrupted(
                         f"stopped at step {state.step} of {sampler.steps}", "run the same command again to resume"
                     )
@@ -273,9 +284,8 @@ def _objective(recipe: Recipe, epoch: int, num_classes: int, teacher: Network | 
 
 
 def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) -> bool:
-    """Whether the network of an epoch becomes the model: one without segmentation training does only if all are."""
-    classification_epochs = recipe.training.classification_epochs
-    if recipe.model.method == "single-stage" and epoch <= classification_epochs < recipe.training.epochs:
+    """Whether the network of an epoch becomes the model; one without segmentation training does not."""
+    if recipe.model.method == "single-stage" and epoch <= recipe.training.classification_epochs:
         return False
     return recipe.validation.checkpoint == "last" or result.loss < state.model_loss
 
@@ -296,20 +306,28 @@ def _compiles(settings: TrainingSettings, steps: int, device: torch.device) -> b
 
 
 class _RunningMeans:
-    """Means of the losses since they were last taken; until then nothing waits for the GPU."""
+    """Means of the losses since they were last taken; until then nothing waits for the GPU.
 
-    def __init__(self) -> None:
+    Args:
+        rows: Losses of batches in an earlier session of the run that have not been taken.
+    """
+
+    def __init__(self, rows: list[list[float]]) -> None:
         self._losses: list[torch.Tensor] = []
-        self._start = time.monotonic()
+        self._earlier, self._start = rows, time.monotonic()
 
     def add(self, losses: Losses) -> None:
         self._losses.append(torch.stack([value.detach().float() for value in losses[:4]]))
 
+    def rows(self) -> list[list[float]]:
+        """Losses of the batches since they were last taken."""
+        return [*self._earlier, *(torch.stack(self._losses).tolist() if self._losses else ())]
+
     def take(self, images_per_batch: float) -> dict[str, float]:
         images = images_per_batch * len(self._losses)
-        total, classification, segmentation, supervised = torch.stack(self._losses).mean(0).tolist()
+        total, classification, segmentation, supervised = torch.tensor(self.rows()).mean(0).tolist()
         seconds = time.monotonic() - self._start
-        self._losses, self._start = [], time.monotonic()
+        self._losses, self._earlier, self._start = [], [], time.monotonic()
         return {
             "loss": total,
             "classification": classification,

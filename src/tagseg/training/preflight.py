@@ -4,9 +4,8 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from rich.console import Console
-from rich.progress import track
 
+from tagseg._progress import track
 from tagseg.data.check import find_unreadable
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset, values_in
@@ -86,7 +85,6 @@ def images_with_mask_labels(data: ImageDataset, masks: MaskDataset, *, progress:
     labels = torch.zeros_like(images.labels)
     with ThreadPoolExecutor() as pool:
         values = pool.map(lambda image_id: values_in(masks[image_id]), images.image_ids)
-        tracked = track(values, "Checking masks", len(images), console=Console(stderr=True), disable=not progress)
-        for index, classes in enumerate(tracked):
+        for index, classes in enumerate(track(values, "Checking masks", len(images), quiet=not progress)):
             labels[index, [value - 1 for value in classes]] = 1
     return ImageDataset(images.classes, images.image_ids, labels, images.images)

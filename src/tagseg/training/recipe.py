@@ -55,7 +55,7 @@ class TrainingSettings(Settings):
     epochs: int = Field(default=20, ge=1)
     """Number of epochs."""
     classification_epochs: int = Field(default=5, ge=0)
-    """Number of first epochs that train on image labels alone, without pseudo labels."""
+    """Number of first epochs that train on image labels alone, without pseudo labels; fewer than epochs."""
     batch_size: int = Field(default=16, ge=1)
     """Images a step, over all processes; memory grows with it."""
     gradient_accumulation: int = Field(default=1, ge=1)
@@ -154,6 +154,17 @@ class Recipe(Settings):
         for name in SET_BY_BUILDING:
             if getattr(self.model, name) != ModelConfig.model_fields[name].default:
                 raise ConfigError(f"model.{name} comes with the data or the weights and cannot be set in a recipe")
+        return self
+
+    @model_validator(mode="after")
+    def _check_epochs(self) -> Self:
+        epochs, first_epochs = self.training.epochs, self.training.classification_epochs
+        if self.model.method == "single-stage" and epochs <= first_epochs:
+            raise ConfigError(
+                f"training.epochs={epochs} is not above training.classification_epochs={first_epochs}, so no masks "
+                "would be learned",
+                "raise the first or lower the second",
+            )
         return self
 
     @model_validator(mode="after")

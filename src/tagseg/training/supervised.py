@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tagseg._progress import track
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import IGNORE_LABEL, MaskDataset
 from tagseg.models import Network, Segmentation
@@ -95,7 +96,9 @@ def classes_in(mask: Tensor, num_classes: int) -> Tensor:
 
 
 @torch.no_grad()
-def calibrate(network: Network, data: ImageDataset, masks: MaskDataset, settings: TransformSettings) -> float:
+def calibrate(
+    network: Network, data: ImageDataset, masks: MaskDataset, settings: TransformSettings, *, progress: bool = False
+) -> float:
     """Temperature of a network's logits with the lowest negative log-likelihood of held-out masks.
 
     Networks that learn from masks are more certain than they are right, which a CRF cannot mend: it trusts a pixel as
@@ -106,11 +109,13 @@ def calibrate(network: Network, data: ImageDataset, masks: MaskDataset, settings
         data: Images that it was not trained on; some hundred are enough.
         masks: Their masks.
         settings: Transforms of the run.
+        progress: Show the progress.
     """
     network.eval()
     images = ValidationImages(data, settings, masks)
     logits, classes = [], []
-    for index in range(min(len(images), _MAX_CALIBRATION_IMAGES)):
+    count = min(len(images), _MAX_CALIBRATION_IMAGES)
+    for index in track(range(count), "Choosing the temperature, image", count, quiet=not progress):
         image, mask = images[index]
         scores = network(network.normalize(image[None].to(network.mean.device).float() / 255), full_size=False).logits[
             0

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tagseg._progress import track
 from tagseg.models import Network
 from tagseg.training.distributed import iterate
 from tagseg.training.supervised import Objective
@@ -39,6 +40,7 @@ def validate(
     objective: Objective,
     *,
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    quiet: bool = True,
 ) -> Validation:
     """Validate a network in evaluation mode; its mode is restored.
 
@@ -47,13 +49,14 @@ def validate(
         batches: Images, uint8 [B, 3, H, W], and the objective's targets.
         objective: Losses of the run.
         autocast: Makes the context of the network's precision.
+        quiet: Do not show the progress.
     """
     was_training = network.training
     network.eval()
     total, classification, count = 0.0, 0.0, 0
     scores, labels = [], []
     with iterate(batches) as items:
-        for images, targets in items:
+        for images, targets in track(items, "Validating, batch", len(batches), quiet=quiet):  # type: ignore[arg-type]
             images = images.to(network.mean.device).float() / 255
             with autocast():
                 losses = objective.losses(network, images, targets, normalize=network.normalize)
