@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from tagseg._progress import track
 from tagseg.data.check_report import CheckReport
 from tagseg.data.images import ImageInfo
 from tagseg.data.near_duplicates import Thumbnails, find_copies
@@ -17,7 +18,6 @@ from tagseg.errors import DataError
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
     from tagseg.data.dataset import ImageDataset
 
-_MIN_IMAGES_FOR_BAR = 500  # fewer take too little time for a progress bar
 T = TypeVar("T")
 
 
@@ -38,7 +38,7 @@ def check(
         crop: Side of the crop in training.
         fraction: Fraction of the images to hold out.
         seed: Random seed of training, which chooses these.
-        progress: Show a progress bar if the dataset is large and stderr is a terminal.
+        progress: Show the progress on stderr.
     """
     from tagseg.data.split import hold_out
 
@@ -128,14 +128,7 @@ def _map_images(
 
     with ThreadPoolExecutor() as pool:
         results = pool.map(call, range(len(dataset)))
-        if not progress or len(dataset) < _MIN_IMAGES_FOR_BAR:
-            return list(results)
-        from rich.console import Console
-        from rich.progress import track
-
-        console = Console(stderr=True)
-        disable = not console.is_terminal
-        return list(track(results, title, len(dataset), console=console, transient=True, disable=disable))
+        return list(track(results, title, len(dataset), quiet=not progress))
 
 
 def _counts(dataset: "ImageDataset") -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
+from tagseg._progress import track
 from tagseg.data import DataSource, ImageDataset
 from tagseg.data.files import FileRef
 from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
@@ -138,7 +138,7 @@ def make_pseudo_labels(
 
     samples = read_ahead(read, pending, size=lambda sample: sample.image.nbytes)
     results = run_pipeline(predictor.engine, samples, settings, crf=crf, batch_size=batch_size)
-    tracked = track(results, "Pseudo labels", len(pending), console=Console(stderr=True), disable=not progress)
+    tracked = track(results, "Pseudo labels", len(pending), quiet=not progress)
 
     def write(result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
         index, segmentation = result

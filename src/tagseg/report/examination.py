@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import track
 
+from tagseg._progress import track
 from tagseg.data.dataset import ImageDataset
 from tagseg.errors import DataError
 from tagseg.evaluation.evaluate import labels_rule
@@ -67,7 +66,7 @@ def examine(
     def samples() -> Iterator[Sample[int]]:
         title = f"Examining {split} images"
         outputs = read_ahead(read, indices, size=lambda item: 0 if isinstance(item, DataError) else item.image.nbytes)
-        for item in track(outputs, title, len(indices), console=Console(stderr=True), disable=not progress):
+        for item in track(outputs, title, len(indices), quiet=not progress):
             if isinstance(item, DataError):
                 unreadable.append(item.problem)
             else:
