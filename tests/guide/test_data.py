@@ -55,7 +55,10 @@ def write_tables(folder: Path, rows: dict[str, list[str]]) -> None:
     texts = {
         "photos.csv": ["image,labels", *(f"{image},{';'.join(labels)}" for image, labels in rows.items())],
         "tags.csv": ["filename,tags", *(f'{image},"{",".join(labels)}"' for image, labels in rows.items())],
-        "words.csv": ["image,labels", *(f"{image},{' '.join(labels)}" for image, labels in rows.items())],
+        "words.csv": [
+            "image,labels",
+            *(f"{image},{' '.join(labels)}".replace("traffic light", "tram") for image, labels in rows.items()),
+        ],
         "columns.csv": [
             ",".join(["filename", *NAMES.values()]),
             *(",".join([image, *(str(int(n in labels)) for n in NAMES.values())]) for image, labels in rows.items()),

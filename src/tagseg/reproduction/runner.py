@@ -5,7 +5,7 @@ A run that has a teacher is trained on the pseudo labels of that run.
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -271,7 +271,9 @@ def training_steps(run: str, voc: VocSources, out: Path, changes: Sequence[str])
     backbone = Recipe.load(definition.recipe, (*definition.changes, *changes)).model.backbone
     settings = (*definition.changes, *(change.replace("{backbone}", backbone) for change in changes))
     if definition.teacher is None:
-        yield TrainStep(out / run, definition.recipe, settings, voc.train_aug, voc.val)
+        data = replace(voc.train_aug, limit=definition.limit)
+        val = voc.val if definition.limit is None else None
+        yield TrainStep(out / run, definition.recipe, settings, data, val)
         return
     yield from training_steps(definition.teacher, voc, out, changes)
     pseudo_labels = PseudoLabelStep(out / definition.teacher, voc.train_aug)
@@ -303,4 +305,5 @@ def steps_for(results: Iterable[Result], voc: VocSources, out: Path, changes: Se
 
 def _options(source: DataSource, *, prefix: str = "") -> list[str]:
     split = [f"--{prefix}split", source.split] if source.split else []
-    return [*split, *(word for mask in source.masks for word in (f"--{prefix}masks", mask))]
+    limit = ["--limit", str(source.limit)] if source.limit else []
+    return [*split, *limit, *(word for mask in source.masks for word in (f"--{prefix}masks", mask))]
