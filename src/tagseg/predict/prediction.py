@@ -13,9 +13,11 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.images import Pixels
-from tagseg.predict.render import add_legend, blend, save_mask, shrink_for_display
+from tagseg.predict.render import DEFAULT_ALPHA, add_legend, blend, save_mask
 from tagseg.predict.resize import ClassMask, resize_masks
 from tagseg.predict.settings import InferenceSettings
+
+_MAX_SHOWN_SIDE = 2048
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,9 +55,11 @@ class Prediction:
         return f"Prediction({self.name!r}, {width} x {height}: {classes})"
 
     def _repr_png_(self) -> bytes:
-        """Overlay that notebooks show."""
+        """Overlay that notebooks show, reduced to a size that screens show."""
         buffer = io.BytesIO()
-        self.overlay().save(buffer, "PNG")
+        overlay = self.overlay(legend=True)
+        overlay.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE))
+        overlay.save(buffer, "PNG")
         return buffer.getvalue()
 
     @property
@@ -77,16 +81,16 @@ class Prediction:
         full[[0, *(1 + k for k in self.class_indices)]] = resize_masks(self._probs[None], (height, width))[0].numpy()
         return full
 
-    def overlay(self, *, legend: bool = True) -> Image.Image:
-        """Blend the mask over the image.
+    def overlay(self, *, alpha: float = DEFAULT_ALPHA, legend: bool = False) -> Image.Image:
+        """Blend the mask over the image, pixel by pixel.
 
         Args:
-            legend: Add the class names below; a small image is then enlarged and a large one reduced. Without it the
-                overlay has the size of the image.
+            alpha: Opacity of the colors, from 0 (only the outlines) to 1.
+            legend: Add the class names to the right of the image, whose pixels keep their place.
         """
+        blended = blend(self.image, self.mask, alpha=alpha)
         if not legend:
-            return Image.fromarray(blend(self.image, self.mask))
-        blended = blend(*shrink_for_display(self.image, self.mask))
+            return Image.fromarray(blended)
         values = self._mask_values()
         return add_legend(blended, [(values[name], f"{name} {self.scores[name]:.0%}") for name in self.labels])
 
