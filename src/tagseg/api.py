@@ -21,8 +21,10 @@ from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.predict.render import DEFAULT_ALPHA
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
+from tagseg.predict.writer import ImageFiles
 from tagseg.training.distributed import preserve_accelerate_state, processes, requested_device
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
@@ -242,11 +244,15 @@ def predict_files(
     crf: bool = False,
     threshold: float | None = None,
     size: WorkingSize | None = None,
+    overlay: bool = True,
+    alpha: float = DEFAULT_ALPHA,
+    legend: bool = False,
+    confidence: bool = False,
     batch_size: int | None = None,
     skip_bad: bool = False,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Segment images and write masks, overlays and one predictions.json.
+    """Segment images and write masks, overlays, and one predictions.json and legend.png.
 
     Args:
         images: Files, folders, zips, glob patterns or images in memory.
@@ -256,17 +262,23 @@ def predict_files(
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones.
         size: Longest side in pixels to which images are resized for the network, or `native`; by default the model's.
+        overlay: Write overlays, of exactly the images' size.
+        alpha: Opacity of the overlays' colors, from 0 (only the outlines) to 1.
+        legend: Add a legend to the right of each overlay, in place of one legend.png.
+        confidence: Write NAME_confidence.png: 255 x the probability of each pixel's class.
         batch_size: Images of one size that run together; by default what suits the device.
         skip_bad: Skip images that cannot be read.
         progress: Show a progress bar.
 
     Returns:
-        Content of predictions.json: `images`, and `skipped` with the reason for each image that was skipped.
+        Content of predictions.json: `images`; `least_certain`, the names of the images to look at first; and `skipped`
+        with the reason for each image that was skipped.
     """
+    files = ImageFiles(overlay=overlay, alpha=alpha, legend=legend, confidence=confidence)
     stream = _predictor(model, threshold, size).predict_many(
         images, batch_size=batch_size, tta=tta, crf=crf, probabilities=False, skip_bad=skip_bad
     )
-    index = write_predictions(stream, Path(out), progress=progress)
+    index = write_predictions(stream, Path(out), files=files, progress=progress)
     return dict(json.loads(index.read_text(encoding="utf-8")))
 
 

@@ -17,6 +17,7 @@ from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, Weig
 
 DEFAULT_MODEL = "default"
 _MAX_LISTED = 10  # images whose classes are printed; all are in predictions.json
+_MAX_LEAST_CERTAIN = 5  # images that are printed as the least certain; more are in predictions.json
 
 app = typer.Typer(
     name="tagseg",
@@ -228,6 +229,10 @@ def predict(
     crf: Crf = False,
     threshold: Threshold = None,
     size: Size = None,
+    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Write overlays, or masks only.")] = True,
+    alpha: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the overlays' colors.")] = 0.6,
+    legend: Annotated[bool, typer.Option("--legend", help="Add a legend to the right of each overlay.")] = False,
+    confidence: Annotated[bool, typer.Option("--confidence", help="Write each pixel's confidence as PNG.")] = False,
     device: Device = "auto",
     batch_size: BatchSize = None,
     optimize: Optimize = True,
@@ -247,6 +252,10 @@ def predict(
         crf=crf,
         threshold=threshold,
         size=working_size,
+        overlay=overlay,
+        alpha=alpha,
+        legend=legend,
+        confidence=confidence,
         batch_size=batch_size,
         skip_bad=skip_bad,
         progress=True,
@@ -260,7 +269,10 @@ def predict(
     if len(predictions) > _MAX_LISTED:
         print(f"... and {len(predictions) - _MAX_LISTED} more in predictions.json")
     count = f"{len(predictions)} image{'' if len(predictions) == 1 else 's'}"
-    print(f"{count}: masks, overlays and predictions.json are in {out}")
+    if len(predictions) > _MAX_LEAST_CERTAIN:
+        print(f"Least certain, to look at first: {', '.join(index['least_certain'][:_MAX_LEAST_CERTAIN])}")
+    written = ["masks", *["overlays"] * overlay, *["confidence images"] * confidence]
+    print(f"{count}: {', '.join(written)} and predictions.json are in {out}")
 
 
 @app.command(epilog="Example: `tagseg evaluate val.csv --masks masks/ -m runs/photos`")

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,8 +7,10 @@ import pytest
 from PIL import Image
 
 from tagseg.errors import DataError
+from tagseg.predict.confidence import Confidence
 from tagseg.predict.predictor import Predictor
-from tagseg.predict.writer import write_predictions
+from tagseg.predict.render import overlay_palette
+from tagseg.predict.writer import ImageFiles, write_predictions
 from tests.predict.conftest import wave_image
 
 
@@ -34,7 +37,46 @@ def test_masks_overlays_and_index_are_written(predictor: Predictor, tmp_path: Pa
         assert mask.mode == "P"
         assert mask.size == (image["size"]["width"], image["size"]["height"])
         assert sum(region["area"] for region in image["classes"]) == (np.array(mask) > 0).sum()
-        Image.open(index.parent / image["files"]["overlay"]).load()
+        with Image.open(index.parent / image["files"]["overlay"]) as overlay:
+            assert overlay.size == mask.size
+        assert set(image["files"]) == {"mask", "overlay"}
+    uncertainties = {
+        image["files"]["mask"].removesuffix("_mask.png"): image["uncertainty"] for image in content["images"]
+    }
+    assert content["least_certain"] == sorted(uncertainties, key=lambda name: -uncertainties[name])
+    with Image.open(tmp_path / "out" / "legend.png") as legend:
+        colors = {color for _, color in legend.getcolors(1 << 20) or []}
+    values = [region["value"] for image in content["images"] for region in image["classes"]]
+    assert {tuple(color) for color in overlay_palette(3)[values].tolist()} <= colors
+
+
+def test_files_of_each_image_can_be_chosen(predictor: Predictor, tmp_path: Path) -> None:
+    predictions = [replace(predictor.predict(wave_image(40, 60)), name="a")]
+    index = write_predictions(predictions, tmp_path / "masks", files=ImageFiles(overlay=False))
+    assert {path.name for path in index.parent.iterdir()} == {"a_mask.png", "predictions.json"}
+    index = write_predictions(predictions, tmp_path / "all", files=ImageFiles(legend=True, confidence=True))
+    assert {path.name for path in index.parent.iterdir()} == {
+        "a_mask.png",
+        "a_overlay.jpg",
+        "a_confidence.png",
+        "predictions.json",
+    }
+    with Image.open(index.parent / "a_confidence.png") as confidence:
+        assert confidence.mode == "L"
+        assert np.array_equal(np.array(confidence), np.round(255 * predictions[0].confidence))
+    with Image.open(index.parent / "a_overlay.jpg") as overlay:
+        assert overlay.width > 60
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        ImageFiles(alpha=60)
+
+
+def test_overlays_too_long_for_jpeg_are_png(predictor: Predictor, tmp_path: Path) -> None:
+    long = replace(predictor.predict(wave_image(32, 32)), mask=np.zeros((2, 66_000), np.uint8))
+    long = replace(long, image=np.zeros((2, 66_000, 3), np.uint8), _confidence=Confidence(long.mask, (132_000.0, 0, 0)))
+    index = write_predictions([long], tmp_path)
+    with Image.open(tmp_path / json.loads(index.read_text())["images"][0]["files"]["overlay"]) as overlay:
+        assert overlay.format == "PNG"
+        assert overlay.size == (66_000, 2)
 
 
 def test_index_has_the_predictions_before_an_error(predictor: Predictor, tmp_path: Path) -> None:

@@ -229,11 +229,14 @@ class Predictor:
         crf: bool,
         batch_size: int | None,
     ) -> Iterator[Prediction]:
-        for sample, result in run_pipeline(self.engine, samples, settings, crf=crf, batch_size=batch_size):
+        for sample, result in run_pipeline(
+            self.engine, samples, settings, crf=crf, batch_size=batch_size, confidence=True
+        ):
             yield self._prediction(sample, result, crf)
 
     def _prediction(self, sample: Sample[ImageSource], result: ImageResult, crf: bool) -> Prediction:
         ((protocol, segmentation),) = result.segmentations.items()
+        assert segmentation.confidence is not None
         return Prediction(
             name=sample.key.name,
             path=sample.key.path,
@@ -246,6 +249,7 @@ class Predictor:
             crf=crf,
             class_indices=segmentation.classes,
             _probs=segmentation.probs,
+            _confidence=segmentation.confidence,
         )
 
 

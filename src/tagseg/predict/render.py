@@ -108,8 +108,7 @@ def blend(image: Pixels, mask: ClassMask, *, alpha: float = DEFAULT_ALPHA) -> Pi
         mask: Its mask, [H, W].
         alpha: Opacity of the colors, from 0 (only the outlines) to 1.
     """
-    if not 0 <= alpha <= 1:
-        raise ConfigError(f"alpha is an opacity from 0 to 1, got {alpha}")
+    check_alpha(alpha)
     colors = overlay_palette(int(mask.max()) + 1).astype(np.float32)
     thickness = max(1, round(min(mask.shape) / 300))
     inside, outside = _edges(mask, thickness=thickness), _edges(~mask, thickness=thickness)
@@ -125,6 +124,12 @@ def blend(image: Pixels, mask: ClassMask, *, alpha: float = DEFAULT_ALPHA) -> Pi
         fill[inside[rows]] = 0.25 * fill[inside[rows]] + 0.75 * 255
         result[rows] = (fill + 0.5).astype(np.uint8)
     return result
+
+
+def check_alpha(alpha: float) -> None:
+    """Raise a `ConfigError` unless a number is an opacity."""
+    if not 0 <= alpha <= 1:
+        raise ConfigError(f"alpha is an opacity from 0 to 1, got {alpha}")
 
 
 def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Image:

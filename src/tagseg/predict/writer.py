@@ -1,10 +1,12 @@
-"""Write predictions to a folder: masks, overlays and one JSON file."""
+"""Write predictions to a folder: masks, overlays, confidence and one JSON file."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
@@ -12,12 +14,48 @@ from tagseg.errors import ConfigError, make_folder, writing
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
+from tagseg.predict.render import DEFAULT_ALPHA, check_alpha, draw_legend
 
 INDEX_FILE = "predictions.json"
+LEGEND_FILE = "legend.png"
+_MAX_LEAST_CERTAIN = 20
+_MAX_JPEG_SIDE = 65_500  # of libjpeg
 
 
-def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *, progress: bool = False) -> Path:
-    """Write each image's mask (NAME_mask.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
+@dataclass(frozen=True)
+class ImageFiles:
+    """Files to write for each image beside its mask.
+
+    Attributes:
+        overlay: Write NAME_overlay.jpg, of exactly the image's size, and one legend.png.
+        alpha: Opacity of the overlay's colors, from 0 to 1.
+        legend: Add a legend to the right of each overlay instead.
+        confidence: Write NAME_confidence.png.
+    """
+
+    overlay: bool = True
+    alpha: float = DEFAULT_ALPHA
+    legend: bool = False
+    confidence: bool = False
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+
+    def images(self, prediction: Prediction) -> dict[str, tuple[str, Image.Image]]:
+        """Draw the files of a prediction: kind -> suffix and image."""
+        images = {}
+        if self.overlay:
+            overlay = prediction.overlay(alpha=self.alpha, legend=self.legend)
+            images["overlay"] = ("jpg" if max(overlay.size) <= _MAX_JPEG_SIDE else "png", overlay)
+        if self.confidence:
+            images["confidence"] = ("png", prediction.confidence_image())
+        return images
+
+
+def write_predictions(
+    predictions: Iterable[Prediction], out_dir: str | Path, *, files: ImageFiles | None = None, progress: bool = False
+) -> Path:
+    """Write each image's mask (NAME_mask.png), other files such as an overlay, and one predictions.json for all.
 
     Two images of one name become NAME and NAME-2. Images that a stream skipped are listed under `skipped`. After an
     error predictions.json lists what was written before it.
@@ -25,6 +63,7 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     Args:
         predictions: Written as they come.
         out_dir: Created if it does not exist.
+        files: Files to write for each image beside its mask.
         progress: Show a progress bar.
 
     Returns:
@@ -34,7 +73,7 @@ def write_predictions(predictions: Iterable[Prediction], out_dir: str | Path, *,
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
     make_folder(out)
-    writer = _Writer(out)
+    writer = _Writer(out, files or ImageFiles())
     total = len(predictions) if isinstance(predictions, PredictionStream) else None
     tracked = track(predictions, "Predicting", total, console=Console(stderr=True), disable=not progress)
     skipped = predictions.skipped if isinstance(predictions, PredictionStream) else []
@@ -55,9 +94,9 @@ class _Writer:
         entries: Entry of each image that was written, by file name.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, files: ImageFiles) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
-        self._out = out
+        self._out, self._image_files = out, files
         self._file_names: list[str] = []  # in the order of the predictions
 
     def with_file_names(self, predictions: Iterable[Prediction]) -> Iterator[tuple[str, Prediction]]:
@@ -70,21 +109,31 @@ class _Writer:
     def write(self, named: tuple[str, Prediction]) -> None:
         """Write the files of one image."""
         name, prediction = named
-        mask, overlay = self._out / f"{name}_mask.png", self._out / f"{name}_overlay.jpg"
+        files = {"mask": f"{name}_mask.png"}
         with writing(self._out):
-            mask.parent.mkdir(parents=True, exist_ok=True)
-            prediction.save(mask)
-            prediction.overlay().save(overlay, quality=90)
-        files = {kind: path.relative_to(self._out).as_posix() for kind, path in (("mask", mask), ("overlay", overlay))}
+            (self._out / name).parent.mkdir(parents=True, exist_ok=True)
+            prediction.save(self._out / files["mask"])
+            for kind, (suffix, image) in self._image_files.images(prediction).items():
+                files[kind] = f"{name}_{kind}.{suffix}"
+                image.save(self._out / files[kind], quality=90)
         self.entries[name] = {**prediction.summary(), "files": files}
 
     def write_index(self, skipped: list[str]) -> Path:
-        """Write predictions.json."""
+        """Write predictions.json, and the legend of all classes found."""
         images = [self.entries[name] for name in self._file_names if name in self.entries]
+        index = {"images": images, "least_certain": least_certain(self.entries), "skipped": skipped}
         path = self._out / INDEX_FILE
         with writing(self._out):
-            path.write_text(json.dumps({"images": images, "skipped": skipped}, indent=2) + "\n", encoding="utf-8")
+            path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+            if self._image_files.overlay and not self._image_files.legend:
+                found = {entry["value"]: entry["name"] for image in images for entry in image["classes"]}
+                draw_legend(sorted(found.items())).save(self._out / LEGEND_FILE)
         return path
+
+
+def least_certain(entries: Mapping[str, dict[str, Any]]) -> list[str]:
+    """File names of the images to look at first, the least certain one first."""
+    return sorted(entries, key=lambda name: -entries[name]["uncertainty"])[:_MAX_LEAST_CERTAIN]
 
 
 def _unused_name(name: str, used: set[str]) -> str:
