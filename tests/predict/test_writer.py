@@ -71,8 +71,12 @@ def test_files_of_each_image_can_be_chosen(predictor: Predictor, tmp_path: Path)
 
 
 def test_overlays_too_long_for_jpeg_are_png(predictor: Predictor, tmp_path: Path) -> None:
-    long = replace(predictor.predict(wave_image(32, 32)), mask=np.zeros((2, 66_000), np.uint8))
-    long = replace(long, image=np.zeros((2, 66_000, 3), np.uint8), _confidence=Confidence(long.mask, (132_000.0, 0, 0)))
+    long = replace(
+        predictor.predict(wave_image(32, 32)),
+        mask=np.zeros((2, 66_000), np.uint8),
+        image=np.zeros((2, 66_000, 3), np.uint8),
+        _confidence=Confidence(np.zeros((2, 66_000), np.uint8), (132_000.0, 0.0, 0.0)),
+    )
     index = write_predictions([long], tmp_path)
     with Image.open(tmp_path / json.loads(index.read_text())["images"][0]["files"]["overlay"]) as overlay:
         assert overlay.format == "PNG"

@@ -34,8 +34,8 @@ class Confidence:
 
 def mean_confidence(mask: _Mask, pixels: NDArray[np.uint8], value: int) -> float:
     """Mean probability of the pixels of a class; 0 if it has none."""
-    counts = np.bincount(pixels[mask == value], minlength=256)
-    return float(counts @ np.arange(256)) / 255 / max(1, int(counts.sum()))
+    levels = pixels[mask == value]
+    return float(levels.mean()) / 255 if levels.size else 0.0
 
 
 def class_presence(scores: Sequence[float], thresholds: Sequence[float]) -> NDArray[np.float64]:

@@ -366,8 +366,8 @@ class _JobGroup:
                 self._writer.write(top, rows)
         kept = probs.cpu() if probs is not None and self._keep_probs else None
         confidences = self._writer.confidences([1 + len(classes) for _, classes in self._jobs])
-        rows = zip(self._jobs, self._writer.masks, confidences, strict=True)
-        for row, (job, mask, confidence) in enumerate(rows):
+        outputs = zip(self._jobs, self._writer.masks, confidences, strict=True)
+        for row, (job, mask, confidence) in enumerate(outputs):
             job_probs = None if kept is None else kept[row, : 1 + len(job[1])].clone()
             yield job, ImageSegmentation(job[1], mask.copy(), job_probs, confidence)
 

@@ -87,7 +87,7 @@ class Prediction:
     @property
     def confidence(self) -> NDArray[np.float32]:
         """Probability of each pixel's class, in steps of 1/255, [H, W]: its share of the merged masks."""
-        return self._confidence.pixels.astype(np.float32) / 255
+        return np.asarray(self._confidence.pixels / np.float32(255))
 
     @property
     def uncertainty(self) -> float:
