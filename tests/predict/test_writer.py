@@ -70,7 +70,7 @@ def test_files_of_each_image_can_be_chosen(predictor: Predictor, tmp_path: Path)
         ImageFiles(alpha=60)
 
 
-def test_overlays_too_long_for_jpeg_are_png(predictor: Predictor, tmp_path: Path) -> None:
+def test_overlays_too_long_for_jpeg_are_reduced(predictor: Predictor, tmp_path: Path) -> None:
     long = replace(
         predictor.predict(wave_image(32, 32)),
         mask=np.zeros((2, 66_000), np.uint8),
@@ -79,8 +79,7 @@ def test_overlays_too_long_for_jpeg_are_png(predictor: Predictor, tmp_path: Path
     )
     index = write_predictions([long], tmp_path)
     with Image.open(tmp_path / json.loads(index.read_text())["images"][0]["files"]["overlay"]) as overlay:
-        assert overlay.format == "PNG"
-        assert overlay.size == (66_000, 2)
+        assert overlay.width == 65_500
 
 
 def test_index_has_the_predictions_before_an_error(predictor: Predictor, tmp_path: Path) -> None:

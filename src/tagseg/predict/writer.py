@@ -14,17 +14,17 @@ from tagseg.errors import ConfigError, make_folder, writing
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
-from tagseg.predict.render import DEFAULT_ALPHA, check_alpha, draw_legend
+from tagseg.predict.render import DEFAULT_ALPHA, check_alpha, draw_legend, mask_image
 
 INDEX_FILE = "predictions.json"
 LEGEND_FILE = "legend.png"
 _MAX_LEAST_CERTAIN = 20
-_MAX_JPEG_SIDE = 65_500  # of libjpeg
+_MAX_JPEG_SIDE = 65_500  # longer overlays are reduced
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Files to write for each image beside its mask.
+    """Files to write for each image: the mask, NAME_mask.png, and others.
 
     Attributes:
         overlay: Write NAME_overlay.jpg, of exactly the image's size, and one legend.png.
@@ -41,15 +41,24 @@ class ImageFiles:
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
 
-    def images(self, prediction: Prediction) -> dict[str, tuple[str, Image.Image]]:
-        """Draw the files of a prediction: kind -> suffix and image."""
-        images = {}
-        if self.overlay:
-            overlay = prediction.overlay(alpha=self.alpha, legend=self.legend)
-            images["overlay"] = ("jpg" if max(overlay.size) <= _MAX_JPEG_SIDE else "png", overlay)
-        if self.confidence:
-            images["confidence"] = ("png", prediction.confidence_image())
-        return images
+    def names(self, name: str) -> dict[str, str]:
+        """Files of an image by kind, relative to the folder."""
+        kinds = {
+            "mask": "png",
+            "overlay": "jpg" if self.overlay else None,
+            "confidence": "png" if self.confidence else None,
+        }
+        return {kind: f"{name}_{kind}.{suffix}" for kind, suffix in kinds.items() if suffix}
+
+    def draw(self, kind: str, prediction: Prediction) -> Image.Image:
+        """Draw the file of a kind."""
+        if kind == "mask":
+            return mask_image(prediction.mask)
+        if kind == "confidence":
+            return prediction.confidence_image()
+        overlay = prediction.overlay(alpha=self.alpha, legend=self.legend)
+        overlay.thumbnail((_MAX_JPEG_SIDE, _MAX_JPEG_SIDE))
+        return overlay
 
 
 def write_predictions(
@@ -63,7 +72,7 @@ def write_predictions(
     Args:
         predictions: Written as they come.
         out_dir: Created if it does not exist.
-        files: Files to write for each image beside its mask.
+        files: Files to write for each image.
         progress: Show a progress bar.
 
     Returns:
@@ -109,13 +118,11 @@ class _Writer:
     def write(self, named: tuple[str, Prediction]) -> None:
         """Write the files of one image."""
         name, prediction = named
-        files = {"mask": f"{name}_mask.png"}
+        files = self._image_files.names(name)
         with writing(self._out):
             (self._out / name).parent.mkdir(parents=True, exist_ok=True)
-            prediction.save(self._out / files["mask"])
-            for kind, (suffix, image) in self._image_files.images(prediction).items():
-                files[kind] = f"{name}_{kind}.{suffix}"
-                image.save(self._out / files[kind], quality=90)
+            for kind, file in files.items():
+                self._image_files.draw(kind, prediction).save(self._out / file, quality=90)
         self.entries[name] = {**prediction.summary(), "files": files}
 
     def write_index(self, skipped: list[str]) -> Path:
