@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tagseg.errors import ConfigError, DataError
-from tagseg.predict.folder import PredictionFolder, output_files
+from tagseg.predict.folder import PredictionFolder
 from tagseg.predict.index import ImageRecord
+from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.writer import write_predictions
@@ -158,17 +159,18 @@ def test_killed_job_continues_without_loss(
     predictor: Predictor, folder: Path, tmp_path: Path, counting: Counting, shard: tuple[int, int] | None
 ) -> None:
     out, stream = tmp_path / "out", predictor.predict_many(folder, shard=shard)
-    killed = PredictionFolder(out, stream.run, shard=shard)  # as far as a killed process came
+    killed = PredictionFolder(out, stream.run, OutputFiles(), shard=shard)  # as far as a killed process came
     images = list(stream.planned_images())
     assert killed.plan(images) == 4
     for image, prediction in zip(images[:3], stream, strict=False):
         assert killed.needs(image)
         (out / image.name).parent.mkdir(exist_ok=True)
-        killed.begin_image(output_files(image.name))
-        prediction.save(out / output_files(image.name)["mask"])
+        files = OutputFiles().names(image.name)
+        killed.begin_image(files)
+        prediction.save(out / files["mask"])
         if image.name != "cats/c":
-            prediction.overlay().save(out / output_files(image.name)["overlay"])
-            killed.add(ImageRecord.of(prediction, image.name, output_files(image.name), stream.run))
+            prediction.overlay().save(out / files["overlay"])
+            killed.add(ImageRecord.of(prediction, image.name, files, stream.run))
     (journal,) = out.glob("*.journal")
     with journal.open("a") as file:
         file.write('{"image": {"na')  # a line that was cut
@@ -184,7 +186,7 @@ def test_killed_job_continues_without_loss(
 def test_killed_replacement_can_be_repeated(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
     write_predictions(predictor.predict_many(folder), tmp_path)
     stream = predictor.predict_many(folder, crf=True)
-    PredictionFolder(tmp_path, stream.run, overwrite=True).plan(stream.planned_images())
+    PredictionFolder(tmp_path, stream.run, OutputFiles(), overwrite=True).plan(stream.planned_images())
     assert images_of(tmp_path / "predictions.json") == []
     index = write_predictions(stream, tmp_path, skip_existing=True)
     assert images_of(index) == NAMES
