@@ -169,11 +169,6 @@ class PredictionFolder:
         with self._lock:
             self._records[record.name] = record
 
-    @property
-    def num_images(self) -> int:
-        """Number of images of this job so far, those that were kept included."""
-        return len(self._records)
-
     def finish(self, *, skipped: Sequence[str] = (), left_out: Mapping[str, list[str]] | None = None) -> Path:
         """Write the legend and the index of the whole job, and remove the journal."""
         self._write_legend()
