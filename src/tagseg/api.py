@@ -22,7 +22,9 @@ from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.progress import PredictionProgress
+from tagseg.predict.render import DEFAULT_ALPHA
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.predict.tags import TagsInput
@@ -256,6 +258,10 @@ def predict_files(
     crf: bool = False,
     threshold: float | None = None,
     size: WorkingSize | None = None,
+    overlay: bool = True,
+    alpha: float = DEFAULT_ALPHA,
+    legend: bool = False,
+    confidence: bool = False,
     batch_size: int | None = None,
     skip_bad: bool = False,
     skip_existing: bool = False,
@@ -263,7 +269,7 @@ def predict_files(
     shard: tuple[int, int] | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Segment images and write masks, overlays and one predictions.json.
+    """Segment images and write masks, overlays, and one predictions.json and legend.png.
 
     Args:
         images: Files, folders, zips, glob patterns, URLs, videos, `-` for standard input, or images in memory.
@@ -275,6 +281,10 @@ def predict_files(
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones.
         size: Longest side in pixels to which images are resized for the network, or `native`; by default the model's.
+        overlay: Write overlays, of exactly the images' size.
+        alpha: Opacity of the overlays' colors, from 0 (only the outlines) to 1.
+        legend: Add a legend to the right of each overlay, in place of one legend.png.
+        confidence: Write NAME_confidence.png: 255 x the probability of each pixel's class.
         batch_size: Images of one size that run together; by default what suits the device.
         skip_bad: Skip images that cannot be read.
         skip_existing: Keep the predictions of images that an earlier call wrote, and predict the others.
@@ -285,6 +295,7 @@ def predict_files(
     Returns:
         Content of predictions.json, which docs/guide/prediction.md describes.
     """
+    files = OutputFiles(overlay=overlay, alpha=alpha, legend=legend, confidence=confidence)
     with PredictionProgress(quiet=not progress) as display:
         stream = _predictor(model, threshold, size).predict_many(
             images,
@@ -297,7 +308,9 @@ def predict_files(
             probabilities=False,
             skip_bad=skip_bad,
         )
-        index = write_predictions(stream, Path(out), skip_existing=skip_existing, overwrite=overwrite, progress=display)
+        index = write_predictions(
+            stream, Path(out), files=files, skip_existing=skip_existing, overwrite=overwrite, progress=display
+        )
     return dict(json.loads(index.read_text(encoding="utf-8")))
 
 

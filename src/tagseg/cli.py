@@ -17,6 +17,7 @@ from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, Weig
 
 DEFAULT_MODEL = "default"
 _MAX_LISTED = 10  # images whose classes are printed; all are in predictions.json
+_MAX_LEAST_CERTAIN = 5  # images that are printed as the least certain; more are in predictions.json
 
 app = typer.Typer(
     name="tagseg",
@@ -265,6 +266,10 @@ def predict(
     crf: Crf = False,
     threshold: Threshold = None,
     size: Size = None,
+    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Write overlays, or masks only.")] = True,
+    alpha: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the overlays' colors.")] = 0.6,
+    legend: Annotated[bool, typer.Option("--legend", help="Add a legend to the right of each overlay.")] = False,
+    confidence: Annotated[bool, typer.Option("--confidence", help="Write each pixel's confidence as PNG.")] = False,
     every: Annotated[float | None, typer.Option(help="Seconds between frames of a video.")] = None,
     skip_existing: Annotated[
         bool, typer.Option("--skip-existing", help="Continue a job: keep images that are predicted.")
@@ -295,6 +300,10 @@ def predict(
             crf=crf,
             threshold=threshold,
             size=working_size,
+            overlay=overlay,
+            alpha=alpha,
+            legend=legend,
+            confidence=confidence,
             batch_size=batch_size,
             skip_bad=skip_bad,
             skip_existing=skip_existing,
@@ -544,7 +553,11 @@ def _print_predictions(index: dict[str, Any], out: Path, shard: str | None) -> N
     if len(predictions) > _MAX_LISTED:
         print(f"... and {len(predictions) - _MAX_LISTED} more in {file}")
     count = f"{len(predictions)} image{'' if len(predictions) == 1 else 's'}"
-    print(f"{count}: masks, overlays and {file} are in {out}")
+    if len(predictions) > _MAX_LEAST_CERTAIN:
+        print(f"Least certain, to look at first: {', '.join(index['least_certain'][:_MAX_LEAST_CERTAIN])}")
+    kinds = {kind for image in predictions for kind in image["files"]}
+    written = ["masks", *["overlays"] * ("overlay" in kinds), *["confidence images"] * ("confidence" in kinds)]
+    print(f"{count}: {', '.join(written)} and {file} are in {out}")
 
 
 def _parse_shard(text: str | None) -> tuple[int, int] | None:

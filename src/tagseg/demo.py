@@ -92,7 +92,7 @@ def segment_photos(path: str | Path) -> list[Prediction]:
         torch.set_num_threads(threads)
     rows = {
         "photo": [Image.fromarray(prediction.image) for prediction in predictions],
-        "tagseg": [prediction.overlay(legend=False) for prediction in predictions],
+        "tagseg": [prediction.overlay() for prediction in predictions],
     }
     legend = mask_legend(
         [prediction.mask for prediction in predictions],

@@ -3,13 +3,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tagseg.errors import ConfigError, DataError
-from tagseg.predict.folder import PredictionFolder, output_files
+from tagseg.predict.folder import PredictionFolder
 from tagseg.predict.index import ImageRecord
+from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import Predictor
+from tagseg.predict.render import draw_legend
 from tagseg.predict.writer import write_predictions
 from tests.predict.conftest import wave_image
 
@@ -80,6 +84,53 @@ def test_files_of_others_are_never_overwritten(
         write_predictions(predictor.predict_many(folder), out, overwrite=overwrite, skip_existing=True)
     assert (out / "cats" / "d_mask.png").read_text() == "mine"
     assert counting.names == []  # nothing is predicted before
+
+
+def test_legend_of_others_is_never_overwritten(
+    predictor: Predictor, folder: Path, tmp_path: Path, counting: Counting
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "legend.png").write_text("mine")
+    with pytest.raises(ConfigError, match=r"legend.png: exists, and no predictions.json .* choose another folder"):
+        write_predictions(predictor.predict_many(folder), out, overwrite=True)
+    assert counting.names == []
+    index = write_predictions(predictor.predict_many(folder), out, files=OutputFiles(legend=True))
+    assert json.loads(index.read_text())["legend"] is None
+    assert (out / "legend.png").read_text() == "mine"
+
+
+def test_legend_has_the_classes_of_all_shards(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
+    tags = {"a": ["cat"], "b": ["dog"], "c": [], "d": []}
+    for number, classes in ((1, ["cat"]), (2, ["cat", "dog"])):
+        index = write_predictions(predictor.predict_many(folder, tags=tags, shard=(number, 2)), tmp_path / "out")
+        assert json.loads(index.read_text())["legend"] == "legend.png"
+        expected = draw_legend(list(enumerate(classes, start=1)))
+        assert np.array_equal(np.array(Image.open(tmp_path / "out" / "legend.png")), np.array(expected))
+
+
+def test_missing_kinds_of_files_are_added(
+    predictor: Predictor, folder: Path, tmp_path: Path, counting: Counting
+) -> None:
+    image, kinds = folder / "a.png", []
+    for files in (OutputFiles(overlay=False), OutputFiles(), OutputFiles(overlay=False, confidence=True)):
+        index = write_predictions(predictor.predict_many(image), tmp_path / "out", files=files, skip_existing=True)
+        kinds.append(list(json.loads(index.read_text())["images"][0]["files"]))
+    assert kinds == [["mask"], ["mask", "overlay"], ["mask", "overlay", "confidence"]]
+    counting.names.clear()
+    for files in (OutputFiles(alpha=0.2), OutputFiles(overlay=False)):
+        write_predictions(predictor.predict_many(image), tmp_path / "out", files=files, skip_existing=True)
+    assert counting.names == []
+
+
+def test_unwanted_files_of_a_replaced_prediction_are_removed(
+    predictor: Predictor, folder: Path, tmp_path: Path
+) -> None:
+    write_predictions(predictor.predict_many(folder / "a.png"), tmp_path / "out", files=OutputFiles(confidence=True))
+    stream = predictor.predict_many(folder / "a.png", crf=True)
+    index = write_predictions(stream, tmp_path / "out", files=OutputFiles(overlay=False), overwrite=True)
+    assert {path.name for path in index.parent.iterdir()} == {"a_mask.png", "legend.png", "predictions.json"}
+    assert json.loads(index.read_text())["legend"] == "legend.png"  # still ours
 
 
 def test_foreign_index_is_not_overwritten(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
@@ -158,17 +209,18 @@ def test_killed_job_continues_without_loss(
     predictor: Predictor, folder: Path, tmp_path: Path, counting: Counting, shard: tuple[int, int] | None
 ) -> None:
     out, stream = tmp_path / "out", predictor.predict_many(folder, shard=shard)
-    killed = PredictionFolder(out, stream.run, shard=shard)  # as far as a killed process came
+    killed = PredictionFolder(out, stream.run, OutputFiles(), shard=shard)  # as far as a killed process came
     images = list(stream.planned_images())
     assert killed.plan(images) == 4
     for image, prediction in zip(images[:3], stream, strict=False):
         assert killed.needs(image)
         (out / image.name).parent.mkdir(exist_ok=True)
-        killed.begin_image(output_files(image.name))
-        prediction.save(out / output_files(image.name)["mask"])
+        files = OutputFiles().names(image.name)
+        killed.begin_image(files)
+        prediction.save(out / files["mask"])
         if image.name != "cats/c":
-            prediction.overlay().save(out / output_files(image.name)["overlay"])
-            killed.add(ImageRecord.of(prediction, image.name, output_files(image.name), stream.run))
+            prediction.overlay().save(out / files["overlay"])
+            killed.add(ImageRecord.of(prediction, image.name, files, stream.run))
     (journal,) = out.glob("*.journal")
     with journal.open("a") as file:
         file.write('{"image": {"na')  # a line that was cut
@@ -184,7 +236,7 @@ def test_killed_job_continues_without_loss(
 def test_killed_replacement_can_be_repeated(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
     write_predictions(predictor.predict_many(folder), tmp_path)
     stream = predictor.predict_many(folder, crf=True)
-    PredictionFolder(tmp_path, stream.run, overwrite=True).plan(stream.planned_images())
+    PredictionFolder(tmp_path, stream.run, OutputFiles(), overwrite=True).plan(stream.planned_images())
     assert images_of(tmp_path / "predictions.json") == []
     index = write_predictions(stream, tmp_path, skip_existing=True)
     assert images_of(index) == NAMES

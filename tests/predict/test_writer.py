@@ -7,6 +7,7 @@ from PIL import Image
 
 from tagseg.errors import DataError
 from tagseg.predict.predictor import Predictor
+from tagseg.predict.render import overlay_palette
 from tagseg.predict.writer import write_predictions
 from tests.predict.conftest import wave_image
 
@@ -34,7 +35,17 @@ def test_masks_overlays_and_index_are_written(predictor: Predictor, tmp_path: Pa
         assert mask.mode == "P"
         assert mask.size == (image["size"]["width"], image["size"]["height"])
         assert sum(region["area"] for region in image["classes"]) == (np.array(mask) > 0).sum()
-        Image.open(index.parent / image["files"]["overlay"]).load()
+        with Image.open(index.parent / image["files"]["overlay"]) as overlay:
+            assert overlay.size == mask.size
+        assert set(image["files"]) == {"mask", "overlay"}
+    uncertainties = {
+        image["files"]["mask"].removesuffix("_mask.png"): image["uncertainty"] for image in content["images"]
+    }
+    assert content["least_certain"] == sorted(uncertainties, key=lambda name: -uncertainties[name])
+    with Image.open(tmp_path / "out" / "legend.png") as legend:
+        colors = {color for _, color in legend.getcolors(1 << 20) or []}
+    values = [region["value"] for image in content["images"] for region in image["classes"]]
+    assert {tuple(color) for color in overlay_palette(3)[values].tolist()} <= colors
 
 
 def test_index_has_the_predictions_before_an_error(predictor: Predictor, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
 from tagseg.data.masks import IGNORE_LABEL, Mask, read_mask
 from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.models.serialization import fingerprint, write_atomically
+from tagseg.predict.confidence import class_shares
 from tagseg.predict.engine import TRUE_TAGS, ImageSegmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
@@ -159,16 +160,13 @@ def make_pseudo_labels(
 
 
 def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Mask:
-    """Mask of an image in which pixels are 255 if the probability of their class is lower.
-
-    The probability is the class's share of the merged masks, which do not sum to 1 before a CRF.
-    """
+    """Mask of an image in which pixels are 255 if the probability of their class is lower."""
     mask = segmentation.mask.astype(np.uint8)
     if segmentation.probs is None or not ignore_below:
         return mask
     height, width = mask.shape
     for top, rows in resize_in_bands(segmentation.probs[None], (height, width)):
-        probability = rows[0].max(0).values / rows[0].sum(0).clamp_min(1e-12)
+        probability = class_shares(rows)[0].amax(0)
         mask[top : top + rows.shape[2]][(probability < ignore_below).numpy()] = IGNORE_LABEL
     return mask
 

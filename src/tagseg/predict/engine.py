@@ -17,6 +17,7 @@ from tagseg._device import multiplies_bfloat16, pick_device, to_device
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.base import Network
+from tagseg.predict.confidence import Confidence
 from tagseg.predict.optimize import optimize_network
 from tagseg.predict.resize import (
     ClassMask,
@@ -58,11 +59,13 @@ class ImageSegmentation:
         mask: 0 for the background, k + 1 for class k, [H, W].
         probs: Merged masks of the background and these classes, [1 + K, h, w], if they were kept; at the working size,
             or at the size of the CRF.
+        confidence: Confidence of the mask, if it was wanted.
     """
 
     classes: tuple[int, ...]
     mask: ClassMask
     probs: Tensor | None
+    confidence: Confidence | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class Engine:
         *,
         crf: bool = False,
         keep_probs: bool | None = None,
+        confidence: bool = False,
         on_tile: OnTile | None = None,
     ) -> "PendingBatch":
         """Launch the network on images of one working shape, without waiting for a GPU.
@@ -158,6 +162,7 @@ class Engine:
             settings: Working size, scales, flips and how they are merged.
             crf: Refine by a dense CRF.
             keep_probs: Keep the merged masks; by default unless the image is tiled.
+            confidence: Also compute the masks' confidence.
             on_tile: Called as the tiles of a tiled image are done: each one is run, and later merged.
         """
         height, width = working_shape(images[0].shape, settings.size)
@@ -172,7 +177,16 @@ class Engine:
         keep_probs = len(grid) == 1 if keep_probs is None else keep_probs
         try:
             return PendingBatch(
-                self, images, batch, grid, rules, settings, crf=crf, keep_probs=keep_probs, on_tile=on_tile
+                self,
+                images,
+                batch,
+                grid,
+                rules,
+                settings,
+                crf=crf,
+                keep_probs=keep_probs,
+                confidence=confidence,
+                on_tile=on_tile,
             )
         except torch.OutOfMemoryError as error:
             raise ConfigError(
@@ -211,11 +225,12 @@ class PendingBatch:
         *,
         crf: bool,
         keep_probs: bool,
+        confidence: bool,
         on_tile: OnTile | None,
     ) -> None:
         self._on_tile = on_tile if len(grid) > 1 else None
         self._engine, self._images, self._batch, self._grid, self._rules = engine, images, batch, grid, rules
-        self._settings, self._crf, self._keep_probs = settings, crf, keep_probs
+        self._settings, self._crf, self._keep_probs, self._confidence = settings, crf, keep_probs, confidence
         self._outputs: dict[tuple[Span, Span], TTAOutput] = {}
         scores, num_values = None, 0
         for number, tile in enumerate(grid):
@@ -273,6 +288,7 @@ class PendingBatch:
                 dtype=np.uint8 if self._scores.shape[1] <= 255 else np.uint16,
                 crf=self._crf,
                 keep_probs=self._keep_probs,
+                confidence=self._confidence,
             )
             for group in self._split(jobs)
         ]
@@ -317,6 +333,7 @@ class _JobGroup:
         dtype: Type of the masks.
         crf: Refine by a dense CRF.
         keep_probs: Keep the merged masks.
+        confidence: Also compute the masks' confidence.
     """
 
     def __init__(
@@ -329,6 +346,7 @@ class _JobGroup:
         dtype: type,
         crf: bool,
         keep_probs: bool,
+        confidence: bool,
     ) -> None:
         self._jobs, self._images = jobs, [images[index] for index, _ in jobs]
         self._crf, self._keep_probs = crf, keep_probs
@@ -340,7 +358,7 @@ class _JobGroup:
         self._channels = to_device(channels, torch.int64, device)
         self._present = torch.tensor(channels) >= 0
         self._stitcher = TileStitcher(grid, device)
-        self._writer = MaskWriter(self._channels.clamp(min=0), self._shape, dtype=dtype)
+        self._writer = MaskWriter(self._channels.clamp(min=0), self._shape, dtype=dtype, confidence=confidence)
         self._rows: list[Tensor] = []  # merged masks that are kept or still to be resized
 
     def add(self, pixels: Tensor, output: TTAOutput) -> None:
@@ -367,9 +385,11 @@ class _JobGroup:
             for top, rows in resize_in_bands(probs, self._shape):
                 self._writer.write(top, rows)
         kept = probs.cpu() if probs is not None and self._keep_probs else None
-        for row, (job, mask) in enumerate(zip(self._jobs, self._writer.masks, strict=True)):
+        confidences = self._writer.confidences([1 + len(classes) for _, classes in self._jobs])
+        outputs = zip(self._jobs, self._writer.masks, confidences, strict=True)
+        for row, (job, mask, confidence) in enumerate(outputs):
             job_probs = None if kept is None else kept[row, : 1 + len(job[1])].clone()
-            yield job, ImageSegmentation(job[1], mask.copy(), job_probs)
+            yield job, ImageSegmentation(job[1], mask.copy(), job_probs, confidence)
 
     def _refine_resized(self, probs: Tensor) -> Tensor:
         """Refine merged masks at the images' own size, or at a smaller one if the CRF would need too much memory."""

@@ -2,6 +2,7 @@
 
 predictions.json            the predictions, written at the end of a job
 predictions-1-of-4.json     those of a shard
+legend.png                  the colors of all classes that these list
 predictions.json.journal    while a job runs: what it has written, so that nothing is lost if it is killed
 """
 
@@ -18,11 +19,15 @@ from pydantic import ValidationError
 from tagseg.errors import ConfigError, make_folder, writing
 from tagseg.models.serialization import write_atomically
 from tagseg.predict.index import ImageRecord, PredictionIndex, RunRecord
+from tagseg.predict.outputs import OutputFiles, output_files
+from tagseg.predict.render import draw_legend
 from tagseg.training.run_folder import differences
 
 INDEX_FILE = "predictions.json"
+LEGEND_FILE = "legend.png"
 _INDEX_NAME = re.compile(r"predictions(-\d+-of-\d+)?\.json")
 _JOURNAL_SUFFIX = ".journal"
+_MAX_LEAST_CERTAIN = 20
 _UNREPEATABLE = (None, "-")  # paths of images in memory and of standard input, which may be others the next time
 
 
@@ -42,16 +47,19 @@ class _Earlier:
     Attributes:
         run: Model and settings.
         records: The images, by name.
+        legend: legend.png, if it was written.
         unfinished: Files that were begun or were to be replaced when a job was killed.
     """
 
     run: RunRecord
     records: dict[str, ImageRecord] = field(default_factory=dict)
+    legend: str | None = None
     unfinished: set[str] = field(default_factory=set)
 
     @property
     def files(self) -> set[str]:
-        return self.unfinished.union(*(record.files.values() for record in self.records.values()))
+        legend = [self.legend] if self.legend else []
+        return self.unfinished.union(legend, *(record.files.values() for record in self.records.values()))
 
 
 class PredictionFolder:
@@ -62,6 +70,7 @@ class PredictionFolder:
     Args:
         out: The folder.
         run: Model and settings.
+        files: Files to write for each image.
         shard: Number of this shard, from 1, and the number of shards.
         skip_existing: Keep images that were predicted with the same settings.
         overwrite: Replace files of earlier calls.
@@ -71,6 +80,7 @@ class PredictionFolder:
         self,
         out: Path,
         run: RunRecord,
+        files: OutputFiles,
         *,
         shard: tuple[int, int] | None = None,
         skip_existing: bool = False,
@@ -79,7 +89,8 @@ class PredictionFolder:
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
         self.path = out / (INDEX_FILE if shard is None else f"predictions-{shard[0]}-of-{shard[1]}.json")
-        self._out, self._run, self._skip_existing, self._overwrite = out, run, skip_existing, overwrite
+        self._out, self._run, self._files = out, run, files
+        self._skip_existing, self._overwrite = skip_existing, overwrite
         earlier = {name: part for name, part in _read_folder(out) if part.files}
         self._own = earlier.pop(self.path.name, _Earlier(run))
         for name, other in earlier.items():
@@ -89,6 +100,9 @@ class PredictionFolder:
         same_run = [*earlier.values(), *([self._own] if self._own.run == run else [])]
         self._finished = {name: record for part in same_run for name, record in part.records.items()}
         self._owned = self._own.files.union(*(other.files for other in earlier.values()))
+        self._legend = self._own.legend
+        if files.needs_legend_file and (out / LEGEND_FILE).exists():
+            self._require_owned(LEGEND_FILE)
         self._own_files = {file for record in self._finished.values() for file in record.files.values()}
         self._records: dict[str, ImageRecord] = {}  # of this job, kept and new
         self._order: list[str] = []
@@ -133,7 +147,8 @@ class PredictionFolder:
         with self._lock:
             self._order.append(image.name)
             if not is_to_predict:
-                self._records[image.name] = self._finished[image.name]
+                record = self._finished[image.name]
+                self._records[image.name] = record.model_copy(update={"files": self._existing(record)})
         return is_to_predict
 
     def begin_image(self, files: Mapping[str, str]) -> None:
@@ -141,18 +156,22 @@ class PredictionFolder:
         self._note({"writes": list(files.values())})
 
     def add(self, record: ImageRecord) -> None:
-        """Note an image whose files are written."""
+        """Note an image whose files are written.
+
+        Earlier files of the image of other kinds stay if the job continues, and are removed if it replaces predictions.
+        """
+        if self._skip_existing and (earlier := self._repeated(record)):
+            record = record.model_copy(update={"files": self._existing(earlier) | record.files})
+        for file in set(output_files(record.name).values()) & self._owned - set(record.files.values()):
+            with writing(self._out / file):
+                (self._out / file).unlink(missing_ok=True)
         self._note({"image": record.model_dump(mode="json")})
         with self._lock:
             self._records[record.name] = record
 
-    @property
-    def num_images(self) -> int:
-        """Number of images of this job so far, those that were kept included."""
-        return len(self._records)
-
     def finish(self, *, skipped: Sequence[str] = (), left_out: Mapping[str, list[str]] | None = None) -> Path:
-        """Write the index of the whole job and remove the journal."""
+        """Write the legend and the index of the whole job, and remove the journal."""
+        self._write_legend()
         self._write_index(complete=True, skipped=skipped, left_out=left_out or {})
         self._close_journal()
         return self.path
@@ -160,28 +179,25 @@ class PredictionFolder:
     def interrupt(self, *, skipped: Sequence[str] = (), left_out: Mapping[str, list[str]] | None = None) -> None:
         """Write the index of what was done before an error; the journal keeps files that were only begun."""
         if self.path.exists() or self._all_records():
+            self._write_legend()
             self._write_index(complete=False, skipped=skipped, left_out=left_out or {})
-        begun = self._begun_files() - {file for record in self._all_records() for file in record.files.values()}
+        listed = {file for record in self._all_records() for file in record.files.values()}
+        begun = self._begun_files() - listed - {self._legend}
         self._close_journal()
         if any((self._out / file).exists() for file in begun):
             self._open_journal(sorted(begun))
             self._close_file()
 
     def _is_to_predict(self, image: PlannedImage) -> bool:
-        record = self._finished.get(image.name)
-        is_same = record is not None and (image.path, image.tags) == (record.path, record.tags)
-        is_same = is_same and image.path not in _UNREPEATABLE
-        files = record.files.values() if record else output_files(image.name).values()
-        existing = [file for file in files if (self._out / file).exists()]
-        if self._skip_existing and is_same and len(existing) == len(files):
+        record, repeated = self._finished.get(image.name), self._repeated(image)
+        files = self._files.names(image.name)
+        if self._skip_existing and repeated and files.keys() <= self._existing(repeated).keys():
             return False
-        for file in existing:
-            if file not in self._owned:
-                raise ConfigError(
-                    f"{self._out / file}: exists, and no predictions.json beside it lists it, so it is not overwritten",
-                    "choose another folder with {out}",
-                )
-            is_left_over = self._skip_existing and (is_same or file not in self._own_files)
+        for file in files.values():
+            if not (self._out / file).exists():
+                continue
+            self._require_owned(file)
+            is_left_over = self._skip_existing and (repeated or file not in self._own_files)
             if not self._overwrite and not is_left_over:
                 of_other = f", of {record.path}" if record and image.path != record.path else ""
                 of_other = of_other or (", with other tags" if record and image.tags != record.tags else "")
@@ -192,6 +208,23 @@ class PredictionFolder:
                     else "keep it by {skip_existing}, replace it by {overwrite}, or choose another folder with {out}",
                 )
         return True
+
+    def _repeated(self, image: PlannedImage | ImageRecord) -> ImageRecord | None:
+        """Record of an earlier call, if it is of the same prediction as an image's."""
+        record = self._finished.get(image.name)
+        is_same = record is not None and (image.path, image.tags) == (record.path, record.tags)
+        return record if is_same and image.path not in _UNREPEATABLE else None
+
+    def _existing(self, record: ImageRecord) -> dict[str, str]:
+        """Files of an image that still exist, by kind."""
+        return {kind: file for kind, file in record.files.items() if (self._out / file).exists()}
+
+    def _require_owned(self, file: str) -> None:
+        if file not in self._owned:
+            raise ConfigError(
+                f"{self._out / file}: exists, and no predictions.json beside it lists it, so it is not overwritten",
+                "choose another folder with {out}",
+            )
 
     def _require_same_run(self, path: Path, run: RunRecord) -> None:
         if run != self._run:
@@ -251,21 +284,31 @@ class PredictionFolder:
             done = [self._records[name] for name in dict.fromkeys(self._order) if name in self._records]
             return [*done, *(record for name, record in earlier.items() if name not in self._records)]
 
+    def _write_legend(self) -> None:
+        """Draw the classes of all indexes in the folder, if this job needs a legend or an earlier one wrote it."""
+        parts = [part for _, part in _read_folder(self._out)]  # other shards may have written since this job began
+        images = [record for part in parts for record in part.records.values()]
+        found = {entry.value: entry.name for image in images for entry in image.classes}
+        is_ours, path = any(LEGEND_FILE in part.files for part in parts), self._out / LEGEND_FILE
+        if images and (is_ours or (self._files.needs_legend_file and not path.exists())):
+            self._note({"writes": [LEGEND_FILE]})
+            write_atomically(path, lambda part: draw_legend(sorted(found.items())).save(part, "PNG"))
+            self._legend = LEGEND_FILE
+
     def _write_index(self, *, complete: bool, skipped: Sequence[str], left_out: Mapping[str, list[str]]) -> None:
+        images = self._all_records()
+        least_certain = sorted(images, key=lambda image: -image.uncertainty)[:_MAX_LEAST_CERTAIN]
         index = PredictionIndex(
             **{name: getattr(self._run, name) for name in RunRecord.model_fields},
             complete=complete,
-            images=tuple(self._all_records()),
+            images=tuple(images),
+            least_certain=tuple(image.name for image in least_certain),
+            legend=self._legend,
             skipped=tuple(skipped),
             left_out={reason: tuple(paths) for reason, paths in left_out.items()},
         )
         text = index.model_dump_json(indent=2) + "\n"
         write_atomically(self.path, lambda part: part.write_text(text, encoding="utf-8"))
-
-
-def output_files(name: str) -> dict[str, str]:
-    """Files of an image by kind, relative to the folder."""
-    return {"mask": f"{name}_mask.png", "overlay": f"{name}_overlay.jpg"}
 
 
 def _journal(index: Path) -> Path:
@@ -300,7 +343,7 @@ def _read_index(path: Path) -> _Earlier | None:
         index = PredictionIndex.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         raise _unreadable(path) from None
-    return _Earlier(index.run, {record.name: record for record in index.images})
+    return _Earlier(index.run, {record.name: record for record in index.images}, index.legend)
 
 
 def _read_lines(journal: Path) -> Iterator[dict[str, Any]]:

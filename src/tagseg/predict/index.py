@@ -69,6 +69,15 @@ class ClassRecord(_Record):
     box: tuple[int, int, int, int] = Field(
         description="x0, y0, x1, y1 around all its pixels; x1 and y1 are the first column and row after them."
     )
+    confidence: float = Field(description="Mean confidence of its pixels, from 0 to 1.")
+
+
+class ThresholdRecord(_Record):
+    """A class with its score and its threshold."""
+
+    name: str
+    score: float
+    threshold: float
 
 
 class ImageRecord(_Record):
@@ -81,6 +90,11 @@ class ImageRecord(_Record):
     size: SizeRecord
     classes: tuple[ClassRecord, ...]
     scores: dict[str, float] = Field(description="Score of each class, from 0 to 1.")
+    confidence: float = Field(description="Mean confidence of the image's pixels, from 0 to 1.")
+    uncertainty: float = Field(description="How wrong the mask may be, from 0 to 1: 1 - its expected IoU.")
+    nearest_threshold: ThresholdRecord | None = Field(
+        description="The class whose presence is least certain; null if tags decided."
+    )
     tags: tuple[str, ...] | None = Field(default=None, description="Tags that the mask was limited to.")
     scales: tuple[float, ...] | None = Field(
         default=None, description="Scales that were used, if the image is too large for those of the settings."
@@ -109,6 +123,10 @@ class PredictionIndex(RunRecord):
     tagseg: str = Field(default=__version__, description="Version of tagseg that wrote the file.")
     complete: bool = Field(description="False if the job was interrupted.")
     images: tuple[ImageRecord, ...]
+    least_certain: tuple[str, ...] = Field(description="Names of the images to look at first, the least certain first.")
+    legend: str | None = Field(
+        default=None, description="The colors of the overlays, relative to predictions.json, if it was written."
+    )
     skipped: tuple[str, ...] = Field(description="Why each image that could not be read was skipped.")
     left_out: dict[str, tuple[str, ...]] = Field(
         description="Files that look like images but are not read, by what to do about them."

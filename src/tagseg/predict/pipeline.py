@@ -88,6 +88,7 @@ def run_pipeline(
     *,
     crf: bool = False,
     batch_size: int | None = None,
+    confidence: bool = False,
     on_tile: OnTile | None = None,
 ) -> Iterator[tuple[Sample[Key], ImageResult]]:
     """Segment a stream of images; results keep the order of the samples.
@@ -101,12 +102,15 @@ def run_pipeline(
         settings: Working size, scales, flips and how they are merged.
         crf: Refine by a dense CRF.
         batch_size: Most images of one working shape that run together; by default what suits the device.
+        confidence: Also compute the masks' confidence.
         on_tile: Called as the tiles of a tiled image are done, as in `Engine.submit`.
     """
     batch_size = engine.batch_size if batch_size is None else batch_size
     if batch_size < 1:
         raise ConfigError(f"batch_size must be 1 or more, got {batch_size}")
-    batches = _ShapeBatches[Key](engine, settings, crf=crf, batch_size=batch_size, on_tile=on_tile)
+    batches = _ShapeBatches[Key](
+        engine, settings, crf=crf, batch_size=batch_size, confidence=confidence, on_tile=on_tile
+    )
     errors: list[Exception] = []
     for sample in _until_error(samples, errors):
         batches.add(sample)
@@ -121,10 +125,17 @@ class _ShapeBatches(Generic[Key]):
     """Samples that wait for their batch, batches in flight on the device, and results that wait for their turn."""
 
     def __init__(
-        self, engine: Engine, settings: InferenceSettings, *, crf: bool, batch_size: int, on_tile: OnTile | None
+        self,
+        engine: Engine,
+        settings: InferenceSettings,
+        *,
+        crf: bool,
+        batch_size: int,
+        confidence: bool,
+        on_tile: OnTile | None,
     ) -> None:
-        self._on_tile = on_tile
-        self._engine, self._settings, self._crf, self._batch_size = engine, settings, crf, batch_size
+        self._engine, self._settings, self._batch_size = engine, settings, batch_size
+        self._crf, self._confidence, self._on_tile = crf, confidence, on_tile
         self._slots: deque[_Slot[Key]] = deque()  # in the order of the stream
         self._num_pixels = 0  # of all slots
         self._waiting: dict[Shape, list[_Slot[Key]]] = defaultdict(list)  # by working shape, not yet submitted
@@ -174,6 +185,7 @@ class _ShapeBatches(Generic[Key]):
             self._settings,
             crf=self._crf,
             keep_probs=True if any(keep_probs) else keep_probs[0],
+            confidence=self._confidence,
             on_tile=self._on_tile,
         )
         self._in_flight.append((slots, pending))

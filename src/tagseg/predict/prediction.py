@@ -13,9 +13,13 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.images import Pixels
-from tagseg.predict.render import add_legend, blend, mask_image, save_mask, shrink_for_display
+from tagseg.predict.confidence import Confidence, class_presence, mean_confidence, nearest_threshold, uncertainty
+from tagseg.predict.engine import PREDICTED_TAGS
+from tagseg.predict.render import DEFAULT_ALPHA, add_legend, blend, mask_image, save_mask
 from tagseg.predict.resize import ClassMask, resize_masks
 from tagseg.predict.settings import InferenceSettings
+
+_MAX_SHOWN_SIDE = 2048
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +50,7 @@ class Prediction:
     crf: bool
     class_indices: Sequence[int]
     _probs: Tensor | None = field(repr=False)
+    _confidence: Confidence = field(repr=False)
 
     def __repr__(self) -> str:
         height, width = self.mask.shape
@@ -53,9 +58,11 @@ class Prediction:
         return f"Prediction({self.name!r}, {width} x {height}: {classes})"
 
     def _repr_png_(self) -> bytes:
-        """Overlay that notebooks show."""
+        """Overlay that notebooks show, reduced to a size that screens show."""
         buffer = io.BytesIO()
-        self.overlay().save(buffer, "PNG")
+        overlay = self.overlay(legend=True)
+        overlay.thumbnail((_MAX_SHOWN_SIDE, _MAX_SHOWN_SIDE))
+        overlay.save(buffer, "PNG")
         return buffer.getvalue()
 
     @property
@@ -83,18 +90,32 @@ class Prediction:
         full[[0, *(1 + k for k in self.class_indices)]] = resize_masks(self._probs[None], (height, width))[0].numpy()
         return full
 
-    def overlay(self, *, legend: bool = True) -> Image.Image:
-        """Blend the mask over the image.
+    @property
+    def confidence(self) -> NDArray[np.float32]:
+        """Probability of each pixel's class, in steps of 1/255, [H, W]: its share of the merged masks."""
+        return np.asarray(self._confidence.pixels / np.float32(255))
+
+    @property
+    def uncertainty(self) -> float:
+        """How wrong the mask may be: 1 - its expected IoU, from 0 to 1. To compare images, not to predict their IoU."""
+        return uncertainty(self.mask, self._confidence, self._presence(), self.class_indices)
+
+    def overlay(self, *, alpha: float = DEFAULT_ALPHA, legend: bool = False) -> Image.Image:
+        """Blend the mask over the image, pixel by pixel.
 
         Args:
-            legend: Add the class names below; a small image is then enlarged and a large one reduced. Without it the
-                overlay has the size of the image.
+            alpha: Opacity of the colors, from 0 (only the outlines) to 1.
+            legend: Add the class names to the right of the image, whose pixels keep their place.
         """
+        blended = blend(self.image, self.mask, alpha=alpha)
         if not legend:
-            return Image.fromarray(blend(self.image, self.mask))
-        blended = blend(*shrink_for_display(self.image, self.mask))
+            return Image.fromarray(blended)
         values = self._mask_values()
         return add_legend(blended, [(values[name], f"{name} {self.scores[name]:.0%}") for name in self.labels])
+
+    def confidence_image(self) -> Image.Image:
+        """The confidence as a gray image: 255 is a probability of 1."""
+        return Image.fromarray(self._confidence.pixels)
 
     def save(self, path: str | Path) -> None:
         """Write the mask as an indexed PNG: the value of a pixel is its class, in VOC's palette."""
@@ -116,9 +137,18 @@ class Prediction:
             "path": self.path,
             "size": {"width": width, "height": height},
             "classes": [
-                {"name": name, "value": values[name], **_extent(self.mask, values[name])} for name in self.labels
+                {
+                    "name": name,
+                    "value": values[name],
+                    **_extent(self.mask, values[name]),
+                    "confidence": mean_confidence(self.mask, self._confidence.pixels, values[name]),
+                }
+                for name in self.labels
             ],
             "scores": self.scores,
+            "confidence": float(self._confidence.pixels.mean() / 255),
+            "uncertainty": self.uncertainty,
+            "nearest_threshold": self._nearest_threshold(),
             "protocol": self.protocol,
             "crf": self.crf,
             "settings": asdict(self.settings),
@@ -128,6 +158,22 @@ class Prediction:
     def to_json(self) -> str:
         """The summary as JSON."""
         return json.dumps(self.summary(), indent=2)
+
+    def _presence(self) -> NDArray[np.float64]:
+        """Probability that the image has each class, [C]."""
+        if self.protocol == PREDICTED_TAGS:
+            return class_presence(list(self.scores.values()), self._thresholds())
+        presence = np.zeros(len(self.scores))
+        presence[list(self.class_indices)] = 1  # the caller knows
+        return presence
+
+    def _nearest_threshold(self) -> dict[str, str | float] | None:
+        """The class whose score is nearest to its threshold; None if no score decided."""
+        is_decided = self.protocol == PREDICTED_TAGS
+        return nearest_threshold(self.scores, self._thresholds(), self._presence()) if is_decided else None
+
+    def _thresholds(self) -> tuple[float, ...]:
+        return self.settings.thresholds_per_class(len(self.scores))
 
     def _mask_values(self) -> dict[str, int]:
         return {name: value for value, name in enumerate(self.scores, start=1)}

@@ -250,12 +250,15 @@ class Predictor:
         batch_size: int | None,
         on_tile: OnTile | None = None,
     ) -> Iterator[Prediction]:
-        results = run_pipeline(self.engine, samples, settings, crf=crf, batch_size=batch_size, on_tile=on_tile)
+        results = run_pipeline(
+            self.engine, samples, settings, crf=crf, batch_size=batch_size, confidence=True, on_tile=on_tile
+        )
         for sample, result in results:
             yield self._prediction(sample, result, crf)
 
     def _prediction(self, sample: Sample[ImageSource], result: ImageResult, crf: bool) -> Prediction:
         ((protocol, segmentation),) = result.segmentations.items()
+        assert segmentation.confidence is not None
         return Prediction(
             name=sample.key.name,
             path=sample.key.path,
@@ -268,6 +271,7 @@ class Predictor:
             crf=crf,
             class_indices=segmentation.classes,
             _probs=segmentation.probs,
+            _confidence=segmentation.confidence,
         )
 
 

@@ -1,6 +1,7 @@
-"""Rendering: palette, indexed mask images, overlays with a legend."""
+"""Rendering: palettes, indexed mask images, overlays and legends."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,39 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
-from tagseg.predict.resize import ClassMask, resize_image, working_shape
+from tagseg.predict.resize import ClassMask
 
-_OPACITY = 0.6
-_BACKGROUND_BRIGHTNESS = 0.8  # darkened, so that the classes stand out
-_MIN_LEGEND_SIDE = 384
-_MAX_SIDE = 2048
+DEFAULT_ALPHA = 0.6
+_DARKENING = 0.2  # of the background, so that the classes stand out
+_BAND_PIXELS = 2**18  # that are blended at a time
+_MANY_COLORS, _FEW_COLORS = 2000, 255  # the first are the same; many take tenths of a second to choose
 _LEGEND_BACKGROUND, _LEGEND_TEXT = (255, 255, 255), (33, 37, 41)
+_MIN_TEXT_SIZE, _MIN_LEGEND_ROWS, _MAX_LEGEND_TEXT = 14, 12, 40
+
+# Ottosson's OKLab, in which the distance of two colors is how different they look: linear RGB to cones to Lab.
+_CONES = np.array([
+    [0.4122214708, 0.5363325363, 0.0514459929],
+    [0.2119034982, 0.6806995451, 0.1073969566],
+    [0.0883024619, 0.2817188376, 0.6299787005],
+])  # fmt: skip
+_LAB = np.array([
+    [0.2104542553, 0.7936177850, -0.0040720468],
+    [1.9779984951, -2.4285922050, 0.4505937099],
+    [0.0259040371, 0.7827717662, -0.8086757660],
+])  # fmt: skip
+# Linear RGB as people with the two common kinds of color blindness see it (Machado et al. 2009).
+DEUTERANOPIA = np.array([
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.011820, 0.042940, 0.968881],
+])  # fmt: skip
+PROTANOPIA = np.array([
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+])  # fmt: skip
+_COLOR_BLIND_WEIGHT = 1.5  # they see fewer colors, which can only be less far apart
+_LIGHTNESS, _MIN_CHROMA, _CHANNEL_STEP = (0.5, 0.92), 0.12, 15
 
 
 def palette(num_colors: int) -> NDArray[np.uint8]:
@@ -33,8 +60,27 @@ def palette(num_colors: int) -> NDArray[np.uint8]:
 
 
 def overlay_palette(num_colors: int) -> NDArray[np.uint8]:
-    """Colors of overlays, [N, 3]: the palette, brightened, as its dark colors would be hard to see in a photo."""
-    return np.asarray(255 * np.sqrt(palette(num_colors) / 255) + 0.5).astype(np.uint8)
+    """Colors of overlays, [N, 3]: black for the background, then colors that are easy to tell apart on photos.
+
+    Each color is the one that differs most from all before it, also to people with red-green color blindness. None is
+    dark or gray. After 2,000 classes they repeat.
+    """
+    colors = _distinct_colors(_FEW_COLORS if num_colors <= 1 + _FEW_COLORS else _MANY_COLORS)
+    return np.concatenate([np.zeros((1, 3), np.uint8), colors[np.arange(num_colors - 1) % len(colors)]])
+
+
+def perceived(colors: NDArray[np.uint8], vision: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Convert sRGB colors to OKLab, [N, 3].
+
+    Args:
+        colors: sRGB, [N, 3].
+        vision: Simulation of a color blindness in linear RGB, [3, 3].
+    """
+    values = colors / 255
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    if vision is not None:
+        linear = (linear @ vision.T).clip(min=0)
+    return np.asarray(np.cbrt(linear @ _CONES.T) @ _LAB.T)
 
 
 def mask_image(mask: ClassMask) -> Image.Image:
@@ -54,64 +100,99 @@ def save_mask(mask: ClassMask, path: str | Path) -> None:
     mask_image(mask).save(path)
 
 
-def blend(image: Pixels, mask: ClassMask) -> Pixels:
-    """Color every class of the mask over the image, with a bright outline, [H, W, 3]."""
+def blend(image: Pixels, mask: ClassMask, *, alpha: float = DEFAULT_ALPHA) -> Pixels:
+    """Color every class of the mask over the image, [H, W, 3], with outlines that are bright inside and dark outside.
+
+    Args:
+        image: The image, [H, W, 3].
+        mask: Its mask, [H, W].
+        alpha: Opacity of the colors, from 0 (only the outlines) to 1.
+    """
+    check_alpha(alpha)
     colors = overlay_palette(int(mask.max()) + 1).astype(np.float32)
-    gray = image.astype(np.float32).mean(2, keepdims=True)  # a class keeps the hue of its legend entry
-    fill = np.where(
-        mask[..., None] > 0, (1 - _OPACITY) * gray + _OPACITY * colors[mask], _BACKGROUND_BRIGHTNESS * image
-    )
-    edges = _edges(mask, thickness=max(1, round(min(mask.shape) / 250)))
-    fill[edges] = 0.25 * fill[edges] + 0.75 * 255
-    return (fill + 0.5).astype(np.uint8)
+    thickness = max(1, round(min(mask.shape) / 300))
+    inside, outside = _edges(mask, thickness=thickness), _edges(~mask, thickness=thickness)
+    fade = min(1.0, 2 * alpha)  # of the image's own colors: a class keeps the hue of its legend entry
+    result = np.empty_like(image)
+    step = max(1, _BAND_PIXELS // mask.shape[1])
+    for rows in (slice(top, top + step) for top in range(0, len(mask), step)):
+        pixels = image[rows].astype(np.float32)
+        faded = pixels + fade * (pixels.mean(2, keepdims=True) - pixels)
+        classes = (1 - alpha) * faded + alpha * colors[mask[rows]]
+        fill = np.where(mask[rows, :, None] > 0, classes, (1 - _DARKENING * fade) * pixels)
+        fill[outside[rows]] *= 0.3
+        fill[inside[rows]] = 0.25 * fill[inside[rows]] + 0.75 * 255
+        result[rows] = (fill + 0.5).astype(np.uint8)
+    return result
 
 
-def shrink_for_display(image: Pixels, mask: ClassMask) -> tuple[Pixels, ClassMask]:
-    """Reduce an image and its mask to a size that screens show."""
-    if max(mask.shape) <= _MAX_SIDE:
-        return image, mask
-    height, width = working_shape(mask.shape, _MAX_SIDE)
-    small_mask = Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)
-    return resize_image(image, (height, width)), np.array(small_mask)
+def check_alpha(alpha: float) -> None:
+    """Raise a `ConfigError` unless a number is an opacity."""
+    if not 0 <= alpha <= 1:
+        raise ConfigError(f"alpha is an opacity from 0 to 1, got {alpha}")
 
 
 def add_legend(blended: Pixels, entries: Sequence[tuple[int, str]]) -> Image.Image:
-    """Add a legend below an image: a colored square and a text for each class.
-
-    Small images are enlarged until the legend is readable.
+    """Add a legend to the right of an image; the pixels of the image keep their place.
 
     Args:
         blended: Image with the mask over it, [H, W, 3].
-        entries: Mask value and text of each class; without any the legend reads "no class found".
+        entries: Mask value and text of each class.
     """
-    image = Image.fromarray(blended)
-    factor = -(-_MIN_LEGEND_SIDE // max(image.size))
-    if factor > 1:
-        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-    width = max(image.width, _MIN_LEGEND_SIDE // 2)
-    font_size = max(14, round(max(image.size) / 32))
-    font = ImageFont.load_default(font_size)
-    pad, row_height, swatch = font_size * 3 // 4, font_size * 7 // 4, font_size
-    texts = [_truncate(text, font, width - 3 * pad - swatch) for _, text in entries] or ["no class found"]
-    positions, left, row = [], pad, 0
-    for text in texts:
-        entry_width = (swatch + pad // 2 if entries else 0) + round(font.getlength(text)) + 2 * pad
-        if left > pad and left + entry_width - pad > width:
-            left, row = pad, row + 1
-        positions.append((left, row))
-        left += entry_width
-    canvas = Image.new("RGB", (width, image.height + pad + (row + 1) * row_height), _LEGEND_BACKGROUND)
-    canvas.paste(image, ((width - image.width) // 2, 0))
-    draw = ImageDraw.Draw(canvas)
-    colors = overlay_palette(max((value for value, _ in entries), default=0) + 1)
-    for index, (text, (x, row)) in enumerate(zip(texts, positions, strict=True)):
-        middle = image.height + pad // 2 + row * row_height + row_height // 2
-        if entries:
-            box = (x, middle - swatch // 2, x + swatch, middle + swatch // 2)
-            draw.rounded_rectangle(box, radius=swatch // 5, fill=tuple(colors[entries[index][0]].tolist()))
-            x += swatch + pad // 2
-        draw.text((x, middle), text, fill=_LEGEND_TEXT, font=font, anchor="lm")
+    height, width = blended.shape[:2]
+    text_size = max(_MIN_TEXT_SIZE, round((height * width) ** 0.5 / 26))
+    legend = draw_legend(entries, text_size=text_size, height=height)
+    canvas = Image.new("RGB", (width + legend.width, max(height, legend.height)), _LEGEND_BACKGROUND)
+    canvas.paste(Image.fromarray(blended))
+    canvas.paste(legend, (width, 0))
     return canvas
+
+
+def draw_legend(entries: Sequence[tuple[int, str]], *, text_size: int = 20, height: int = 800) -> Image.Image:
+    """Draw a legend in columns: a colored square and a text for each class.
+
+    Args:
+        entries: Mask value and text of each class; without any the legend reads "no class found".
+        text_size: Font size in pixels.
+        height: Height to fill before a further column starts; at least some rows are filled.
+    """
+    font = ImageFont.load_default(text_size)
+    pad, row_height = text_size * 3 // 4, text_size * 7 // 4
+    num_rows = max(_MIN_LEGEND_ROWS, (height - pad) // row_height)
+    texts = [text if len(text) <= _MAX_LEGEND_TEXT else text[: _MAX_LEGEND_TEXT - 1] + "…" for _, text in entries]
+    texts = texts or ["no class found"]
+    swatch = text_size + pad // 2 if entries else 0
+    column_width = swatch + round(max(font.getlength(text) for text in texts)) + 2 * pad
+    size = (-(-len(texts) // num_rows) * column_width, min(len(texts), num_rows) * row_height + pad)
+    legend = Image.new("RGB", size, _LEGEND_BACKGROUND)
+    draw = ImageDraw.Draw(legend)
+    colors = overlay_palette(max((value for value, _ in entries), default=0) + 1)
+    for index, text in enumerate(texts):
+        column, row = divmod(index, num_rows)
+        left, middle = column * column_width + pad, pad // 2 + row * row_height + row_height // 2
+        if entries:
+            box = (left, middle - text_size // 2, left + text_size, middle + text_size // 2)
+            draw.rounded_rectangle(box, radius=text_size // 5, fill=tuple(colors[entries[index][0]].tolist()))
+        draw.text((left + swatch, middle), text, fill=_LEGEND_TEXT, font=font, anchor="lm")
+    return legend
+
+
+@cache
+def _distinct_colors(count: int) -> NDArray[np.uint8]:
+    """Colors of which each is farthest from all before it, beginning with red, [count, 3]."""
+    levels = np.arange(0, 256, _CHANNEL_STEP, dtype=np.uint8)
+    colors = np.stack(np.meshgrid(levels, levels, levels), -1).reshape(-1, 3)
+    lightness, *chroma = perceived(colors).T
+    darkest, lightest = _LIGHTNESS
+    colors = colors[(lightness >= darkest) & (lightness <= lightest) & (np.hypot(*chroma) >= _MIN_CHROMA)]
+    visions = [perceived(colors)]
+    visions += [_COLOR_BLIND_WEIGHT * perceived(colors, vision) for vision in (DEUTERANOPIA, PROTANOPIA)]
+    order, nearest = [int((colors == (255, 0, 0)).all(1).argmax())], np.full(len(colors), np.inf)
+    while len(order) < count:
+        distances = [((vision - vision[order[-1]]) ** 2).sum(1) for vision in visions]
+        nearest = np.minimum(nearest, np.min(distances, axis=0))
+        order.append(int(nearest.argmax()))
+    return np.asarray(colors[order])
 
 
 def _edges(mask: ClassMask, *, thickness: int) -> NDArray[np.bool_]:
@@ -123,12 +204,3 @@ def _edges(mask: ClassMask, *, thickness: int) -> NDArray[np.bool_]:
         edges[:, step:] |= mask[:, step:] > mask[:, :-step]
         edges[:, :-step] |= mask[:, :-step] > mask[:, step:]
     return edges
-
-
-def _truncate(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> str:
-    """Truncate a text that is too long for a line."""
-    if font.getlength(text) <= width:
-        return text
-    while len(text) > 1 and font.getlength(text + "…") > width:
-        text = text[:-1]
-    return text + "…"

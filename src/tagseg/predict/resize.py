@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tagseg.data.images import Pixels
+from tagseg.predict.confidence import Confidence, class_shares
 from tagseg.predict.settings import WorkingSize
 
 ClassMask = NDArray[np.uint8] | NDArray[np.uint16]  # [H, W]: 0 is background, k is the k-th class
@@ -79,10 +80,13 @@ class MaskWriter:
         values: Class value of each channel, background first, [R, K], on the channels' device.
         shape: Height and width of the images.
         dtype: Type of the masks.
+        confidence: Also compute their confidence.
     """
 
-    def __init__(self, values: Tensor, shape: Shape, *, dtype: type) -> None:
+    def __init__(self, values: Tensor, shape: Shape, *, dtype: type, confidence: bool) -> None:
         self.masks: ClassMask = np.zeros((len(values), *shape), dtype=dtype)
+        self._confidences = np.full(self.masks.shape, 255, dtype=np.uint8) if confidence else None
+        self._areas = torch.zeros(values.shape, device=values.device)  # sum of each channel's shares
         self._values = values.to(torch.uint8 if dtype == np.uint8 else torch.int32)
 
     def write(self, top: int, rows: Tensor) -> None:
@@ -90,3 +94,15 @@ class MaskWriter:
         strongest = rows.max(1).indices  # argmax takes ten times as long on a CPU
         values = self._values.gather(1, strongest.flatten(1)).view_as(strongest)
         self.masks[:, top : top + rows.shape[2]] = values.cpu().numpy()
+        if self._confidences is not None:
+            shares = class_shares(rows)
+            self._areas += shares.sum((2, 3))
+            levels = shares.amax(1).mul_(255).round_().to(torch.uint8)
+            self._confidences[:, top : top + rows.shape[2]] = levels.cpu().numpy()
+
+    def confidences(self, num_channels: Sequence[int]) -> list[Confidence | None]:
+        """Confidence of each mask, given the number of channels that it has; None if it was not wanted."""
+        if self._confidences is None:
+            return [None] * len(num_channels)
+        rows = zip(self._confidences, self._areas.tolist(), num_channels, strict=True)
+        return [Confidence(pixels.copy(), tuple(areas[:count])) for pixels, areas, count in rows]

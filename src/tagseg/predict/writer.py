@@ -1,14 +1,16 @@
-"""Write predictions to a folder: masks, overlays and predictions.json."""
+"""Write predictions to a folder: masks, overlays, confidence and predictions.json."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from tagseg.errors import ConfigError, DataError, writing
 from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import TRUE_TAGS
-from tagseg.predict.folder import PlannedImage, PredictionFolder, output_files
+from tagseg.predict.folder import PlannedImage, PredictionFolder
 from tagseg.predict.index import ImageRecord, RunRecord
+from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
@@ -20,11 +22,12 @@ def write_predictions(
     predictions: PredictionStream | Sequence[Prediction],
     out_dir: str | Path,
     *,
+    files: OutputFiles | None = None,
     skip_existing: bool = False,
     overwrite: bool = False,
     progress: PredictionProgress | None = None,
 ) -> Path:
-    """Write each image's mask (NAME_mask.png) and overlay (NAME_overlay.jpg), and one predictions.json for all.
+    """Write each image's mask (NAME_mask.png), other files such as an overlay, and one predictions.json for all.
 
     Two images of one name become NAME and NAME-2. Images that a stream skipped are listed under `skipped`. After an
     error predictions.json lists what was written before it. A file that no predictions.json in the folder lists is
@@ -33,6 +36,7 @@ def write_predictions(
     Args:
         predictions: Predictions of one model with the same settings.
         out_dir: Created if it does not exist.
+        files: Files to write for each image; by default masks and overlays.
         skip_existing: Keep the files of images that were predicted with the same settings, and do not predict these.
         overwrite: Replace files of earlier calls.
         progress: Shows the progress.
@@ -40,7 +44,7 @@ def write_predictions(
     Returns:
         Path of predictions.json; a shard has its own, such as predictions-1-of-4.json.
     """
-    progress = progress or PredictionProgress(quiet=True)
+    files, progress = files or OutputFiles(), progress or PredictionProgress(quiet=True)
     if isinstance(predictions, PredictionStream):
         run, shard, left_out = predictions.run, predictions.shard, predictions.left_out
         skipped: Sequence[str] = predictions.skipped
@@ -51,14 +55,14 @@ def write_predictions(
         planned = [image for _, image in _with_plans(predictions)]
     else:
         raise DataError("no predictions were given")
-    folder = PredictionFolder(Path(out_dir), run, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
+    folder = PredictionFolder(Path(out_dir), run, files, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
     progress.start(folder.plan(planned, more=videos) + estimate)
     if isinstance(predictions, PredictionStream):
         predictions.needs, predictions.on_tile = folder.needs, progress.tile
         named = ((prediction.name, prediction) for prediction in predictions)
     else:
         named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
-    writer = _Writer(Path(out_dir), folder, run)
+    writer = _Writer(Path(out_dir), folder, run, files)
     try:
         with closing(read_ahead(writer.write, named)) as written:
             for number, _ in enumerate(written, start=1):
@@ -72,19 +76,18 @@ def write_predictions(
 class _Writer:
     """Writes the files of images, in threads."""
 
-    def __init__(self, out: Path, folder: PredictionFolder, run: RunRecord) -> None:
-        self._out, self._folder, self._run = out, folder, run
+    def __init__(self, out: Path, folder: PredictionFolder, run: RunRecord, files: OutputFiles) -> None:
+        self._out, self._folder, self._run, self._files = out, folder, run, files
 
     def write(self, named: tuple[str, Prediction]) -> None:
         """Write the files of one image."""
         name, prediction = named
-        files = output_files(name)
+        files = self._files.names(name)
         self._folder.begin_image(files)
-        mask, overlay = self._out / files["mask"], self._out / files["overlay"]
         with writing(self._out):
-            mask.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(mask, lambda part: prediction.mask_image().save(part, "PNG"))
-        write_atomically(overlay, lambda part: prediction.overlay().save(part, "JPEG", quality=90))
+            (self._out / name).parent.mkdir(parents=True, exist_ok=True)
+        for kind, file in files.items():
+            write_atomically(self._out / file, partial(self._files.save, kind, prediction))
         self._folder.add(ImageRecord.of(prediction, name, files, self._run))
 
 
