@@ -1,5 +1,6 @@
 import pytest
 
+from tagseg import _progress
 from tagseg._progress import ProgressBar, track
 
 
@@ -45,3 +46,30 @@ def test_estimate_is_from_the_recent_items(clock: list[float]) -> None:
     clock[0] += 7
     bar.update(102)
     assert bar.seconds_left() == pytest.approx(7 * 898)
+
+
+def test_a_sign_comes_while_one_item_takes_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_progress, "SECONDS_TO_FIRST_LINE", 0.01)
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.01)
+
+    def wait_for(text: str) -> None:
+        lines = ""
+        while text not in lines:
+            lines += capsys.readouterr().err
+
+    with ProgressBar("Listing images"):
+        wait_for("Listing images, 0:00:00 so far\n")
+    with ProgressBar("Predicting, image", 1200) as bar:
+        wait_for("Predicting, image 0/1,200, 0:00:00 so far\n")
+        bar.update(1)
+        bar.note("tiled image 25%")
+        wait_for("Predicting, image 1/1,200, tiled image 25%, about ")
+
+
+def test_more_items_than_expected_are_counted(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar("Predicting, image", 1) as bar:
+        clock[0] += 60
+        bar.update(2)
+    assert capsys.readouterr().err == "Predicting, image 2/2, about 0:00:00 left\n"

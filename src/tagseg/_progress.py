@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -33,32 +34,44 @@ _bars = Progress(
 
 
 class ProgressBar:
-    """Progress of a job.
+    """Progress of a job; signs come at least once a minute, also while one item takes long.
 
     Args:
         title: What is done.
-        total: Number of items.
+        total: Number of items; None if there are none to count. It may turn out too small.
         done: Items that were done before.
         quiet: Show nothing.
     """
 
-    def __init__(self, title: str, total: int, *, done: int = 0, quiet: bool = False) -> None:
-        self.title, self.total, self.text = title, total, ""
+    def __init__(self, title: str, total: int | None = None, *, done: int = 0, quiet: bool = False) -> None:
+        self.title, self.total, self.text = title, total or 0, ""
         self.quiet = quiet
-        self._start = (time.monotonic(), done)
+        self._begin = time.monotonic()
+        self._start = (self._begin, done)
         self._times: deque[tuple[float, int]] = deque(maxlen=_RECENT_ITEMS)
-        self._next_line = self._start[0] + SECONDS_TO_FIRST_LINE
+        self._next_line = self._begin + SECONDS_TO_FIRST_LINE
+        self._lock, self._ended = Lock(), Event()
+        self._thread: Thread | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
-        if console.is_terminal and not self.quiet:
-            self._task = _bars.add_task(self.title, total=self.total, completed=self._start[1], text="", left="")
+        if self.quiet:
+            return self
+        if console.is_terminal:
+            total = self.total or None
+            self._task = _bars.add_task(self.title, total=total, completed=self._start[1], text="", left="")
             _bars.start()
+        else:
+            self._thread = Thread(target=self._watch, daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
         if self._task is not None:
             _bars.remove_task(self._task)
             if not _bars.tasks:
@@ -87,16 +100,39 @@ class ProgressBar:
 
     def update(self, done: int) -> None:
         """Show how many items are done."""
-        now = time.monotonic()
-        self._times.append((now, done))
-        if self.quiet:
-            return
-        left = f"about {timedelta(seconds=round(self.seconds_left()))} left"
+        self._times.append((time.monotonic(), done))
+        self.total = max(self.total, done)
         if self._task is not None:
-            _bars.update(self._task, completed=done, description=self.title, text=self.text, left=left)
-        elif now >= self._next_line:
-            self._next_line = now + SECONDS_BETWEEN_LINES
-            self.print(", ".join(part for part in (f"{self.title} {done}/{self.total}", self.text, left) if part))
+            _bars.update(self._task, completed=done, total=self.total, description=self.title, left=self._left())
+        self.note(self.text)
+        self._print_if_due()
+
+    def note(self, text: str) -> None:
+        """Show a text beside the number of items."""
+        self.text = text
+        if self._task is not None:
+            _bars.update(self._task, text=text)
+
+    def _left(self) -> str:
+        return f"about {timedelta(seconds=round(self.seconds_left()))} left"
+
+    def _line(self) -> str:
+        """The progress in one line."""
+        done = self._times[-1][1] if self._times else self._start[1]
+        title = f"{self.title} {done:,}/{self.total:,}" if self.total else self.title
+        left = self._left() if self._times else f"{timedelta(seconds=round(time.monotonic() - self._begin))} so far"
+        return ", ".join(part for part in (title, self.text, left) if part)
+
+    def _print_if_due(self) -> None:
+        with self._lock:
+            if self.quiet or self._task is not None or time.monotonic() < self._next_line:
+                return
+            self._next_line = time.monotonic() + SECONDS_BETWEEN_LINES
+        self.print(self._line())
+
+    def _watch(self) -> None:
+        while not self._ended.wait(max(0.01, self._next_line - time.monotonic())):
+            self._print_if_due()
 
     def print(self, text: str) -> None:
         """Show a line."""

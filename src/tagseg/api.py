@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tagseg._device import usable_cores
+from tagseg._progress import ProgressBar
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
 from tagseg.data.check import check as check_data
 from tagseg.data.split import hold_out
@@ -23,7 +24,6 @@ from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
 from tagseg.predict.outputs import OutputFiles
-from tagseg.predict.progress import PredictionProgress
 from tagseg.predict.render import DEFAULT_ALPHA
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
@@ -174,12 +174,11 @@ def _train(
             workers = max(0, usable_cores() // state.num_processes - 1)
         progress = progress and state.is_main_process
         images = source.open(skip_missing=skip_bad)
+        train_masks = source.open_masks(images.classes) if learns_masks else None
         torch.manual_seed(recipe.training.seed)
         # Before all images are read, which takes minutes: weights may be missing, or not fit.
         network = build_network(recipe.model, images.classes)
-        train_data, train_masks, num_bad = _check_images(
-            source, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
-        )
+        train_data, num_bad = _check_images(images, train_masks, skip_bad=skip_bad, progress=progress)
         for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)
         val_source = source if val is None else val
@@ -188,9 +187,8 @@ def _train(
             train_data, val_data = hold_out(train_data, recipe.validation.fraction, seed=recipe.training.seed)
         else:
             images = val.open(train_data.classes, skip_missing=skip_bad)
-            val_data, val_masks, more_bad = _check_images(
-                val, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
-            )
+            val_masks = val.open_masks(images.classes) if learns_masks else None
+            val_data, more_bad = _check_images(images, val_masks, skip_bad=skip_bad, progress=progress)
             num_bad += more_bad
         if not len(val_data):
             raise DataError(f"{val_source.path}: no images can be held out for validation", "name some with {val}")
@@ -296,7 +294,7 @@ def predict_files(
         Content of predictions.json, which docs/guide/prediction.md describes.
     """
     files = OutputFiles(overlay=overlay, alpha=alpha, legend=legend, confidence=confidence)
-    with PredictionProgress(quiet=not progress) as display:
+    with ProgressBar("Listing images", quiet=not progress):
         stream = _predictor(model, threshold, size).predict_many(
             images,
             tags=tags,
@@ -308,9 +306,9 @@ def predict_files(
             probabilities=False,
             skip_bad=skip_bad,
         )
-        index = write_predictions(
-            stream, Path(out), files=files, skip_existing=skip_existing, overwrite=overwrite, progress=display
-        )
+    index = write_predictions(
+        stream, Path(out), files=files, skip_existing=skip_existing, overwrite=overwrite, progress=progress
+    )
     return dict(json.loads(index.read_text(encoding="utf-8")))
 
 
@@ -519,15 +517,19 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
 
 
 def _check_images(
-    source: DataSource, images: ImageDataset, *, learns_masks: bool, skip_bad: bool, progress: bool
-) -> tuple[ImageDataset, MaskDataset | None, int]:
-    """Images of a source that can be read, their masks if they are learned from, and the number of other images."""
-    masks = None
-    if learns_masks:
-        masks = source.open_masks(images.classes)
+    images: ImageDataset, masks: MaskDataset | None, *, skip_bad: bool, progress: bool
+) -> tuple[ImageDataset, int]:
+    """Images that can be read, with the labels of their masks if they are learned from, and the number of the others.
+
+    Args:
+        images: Images of a source.
+        masks: Their masks, if they are learned from.
+        skip_bad: Leave out images that cannot be read.
+        progress: Show the progress.
+    """
+    if masks is not None:
         images = images_with_mask_labels(images, masks, progress=progress)
-    images, num_bad = readable_images(images, skip_bad=skip_bad, progress=progress)
-    return images, masks, num_bad
+    return readable_images(images, skip_bad=skip_bad, progress=progress)
 
 
 def _inference_settings(recipe: Recipe, config: ModelConfig) -> InferenceSettings:

@@ -472,7 +472,8 @@ def main() -> None:
     """Run a command; errors that a user can mend are one line."""
     logger = logging.getLogger("tagseg")
     logger.setLevel(logging.INFO)
-    logger.addHandler(logging.StreamHandler())  # messages of the library, on stderr
+    handler = logging.StreamHandler()  # messages of the library, on stderr
+    logger.addHandler(handler)
     try:
         app()
     except Interrupted as error:
@@ -486,6 +487,8 @@ def main() -> None:
             f"tagseg {tagseg.__version__}: this is a bug in tagseg, not in your data; please open an issue in its "
             "repository with the command and the traceback above"
         )
+    finally:
+        logger.removeHandler(handler)
 
 
 def _source(

@@ -1,6 +1,5 @@
 """Run the commands of the user guide: every `tagseg` line of the fenced `sh` blocks of a page, in order."""
 
-import logging
 import re
 import shlex
 from pathlib import Path
@@ -33,9 +32,6 @@ def run_command(command: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> No
         more: Further options, such as settings that make a training short.
     """
     monkeypatch.setattr("sys.argv", [*shlex.split(command), *more])
-    monkeypatch.setattr(
-        logging.getLogger("tagseg"), "handlers", []
-    )  # `main` adds one that writes to this test's stderr
     try:
         main()
     except SystemExit as ended:

@@ -181,3 +181,14 @@ def test_predict_refuses_a_folder_of_images(predictor: Predictor, folder: Path) 
         predictor.predict(folder)
     with pytest.raises(ValueError, match="batch_size must be 1 or more, got 0"):
         list(predictor.predict_many(folder, batch_size=0))
+
+
+def test_tiles_are_reported_in_their_order(predictor: Predictor) -> None:
+    tiled = Predictor(predictor.engine.network, predictor.settings, device="cpu", max_pixels=2**16, optimize=False)
+    stream = tiled.predict_many([wave_image(300, 500)])
+    steps: list[tuple[int, int]] = []
+    stream.on_tile = lambda done, total: steps.append((done, total))
+    list(stream)
+    total = len(steps)
+    assert total > 2
+    assert steps == [(number, total) for number in range(total)]

@@ -288,7 +288,7 @@ class DataSource:
         except DataError as error:
             if self.masks:
                 raise
-            logger.info("%s: opened without masks (%s)", self.path, error)
+            logger.debug("%s: opened without masks (%s)", self.path, error)
             return None
 
     def describe(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from tagseg._progress import ProgressBar
 from tagseg.errors import ConfigError, DataError, writing
 from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import TRUE_TAGS
@@ -14,7 +15,6 @@ from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import PredictionStream
-from tagseg.predict.progress import PredictionProgress
 from tagseg.predict.sources import unused_name
 
 
@@ -25,7 +25,7 @@ def write_predictions(
     files: OutputFiles | None = None,
     skip_existing: bool = False,
     overwrite: bool = False,
-    progress: PredictionProgress | None = None,
+    progress: bool = False,
 ) -> Path:
     """Write each image's mask (NAME_mask.png), other files such as an overlay, and one predictions.json for all.
 
@@ -39,12 +39,12 @@ def write_predictions(
         files: Files to write for each image; by default masks and overlays.
         skip_existing: Keep the files of images that were predicted with the same settings, and do not predict these.
         overwrite: Replace files of earlier calls.
-        progress: Shows the progress.
+        progress: Show the progress on stderr.
 
     Returns:
         Path of predictions.json; a shard has its own, such as predictions-1-of-4.json.
     """
-    files, progress = files or OutputFiles(), progress or PredictionProgress(quiet=True)
+    files = files or OutputFiles()
     if isinstance(predictions, PredictionStream):
         run, shard, left_out = predictions.run, predictions.shard, predictions.left_out
         skipped: Sequence[str] = predictions.skipped
@@ -56,20 +56,25 @@ def write_predictions(
     else:
         raise DataError("no predictions were given")
     folder = PredictionFolder(Path(out_dir), run, files, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
-    progress.start(folder.plan(planned, more=videos) + estimate)
-    if isinstance(predictions, PredictionStream):
-        predictions.needs, predictions.on_tile = folder.needs, progress.tile
-        named = ((prediction.name, prediction) for prediction in predictions)
-    else:
-        named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
+    count = folder.plan(planned, more=videos) + estimate
     writer = _Writer(Path(out_dir), folder, run, files)
-    try:
-        with closing(read_ahead(writer.write, named)) as written:
-            for number, _ in enumerate(written, start=1):
-                progress.advance(number)
-    except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
-        folder.interrupt(skipped=skipped, left_out=left_out)
-        raise
+    with ProgressBar("Predicting, image", count, quiet=not progress) as bar:
+        if not count:
+            bar.print("Nothing to do: all images were predicted before")
+        if isinstance(predictions, PredictionStream):
+            predictions.needs = folder.needs
+            predictions.on_tile = lambda done, total: bar.note(f"tiled image {done / total:.0%}")
+            named = ((prediction.name, prediction) for prediction in predictions)
+        else:
+            named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
+        try:
+            with closing(read_ahead(writer.write, named)) as written:
+                for number, _ in enumerate(written, start=1):
+                    bar.text = ""
+                    bar.update(number)
+        except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
+            folder.interrupt(skipped=skipped, left_out=left_out)
+            raise
     return folder.finish(skipped=skipped, left_out=left_out)
 
 
