@@ -26,7 +26,7 @@ def test_constructor_may_read_values() -> None:
 @pytest.mark.parametrize(
     ("name", "options"), [("resnet18", {"output_stride": 16}), ("ghostnet_100", {}), ("inception_v3", {})]
 )
-def test_a_seed_gives_the_weights_that_timm_gives(name: str, options: dict[str, int]) -> None:
+def test_a_seed_gives_the_weights_that_timm_gives(name: str, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     weights = TimmCNN(name).net.state_dict()
     state = torch.get_rng_state()
