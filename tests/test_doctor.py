@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from tagseg import doctor
 from tagseg.cli import app
+from tagseg.errors import ConfigError
 from tagseg.refine.pamr import refine_plain
 
 ROOT = Path(__file__).parents[1]
@@ -69,6 +70,13 @@ def test_a_failed_self_test_says_what_to_do_and_names_no_path(
     assert "dense CRF failed" not in result.output
     assert "DataError in tagseg." in result.output
     assert_names_nobody(result.output + diagnosis.to_markdown() + diagnosis.to_json(), tmp_path)
+
+
+def test_a_dependency_that_cannot_be_imported_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tagseg.doctor", None)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert isinstance(result.exception, ConfigError)
+    assert "install tagseg into a new environment" in str(result.exception)
 
 
 def test_extras_are_those_of_the_package() -> None:

@@ -430,8 +430,10 @@ def doctor(device: Device = "auto", json: Json = False) -> None:
 
     The text is Markdown for an issue, without paths and names. Exit status: 1 if a self-test fails.
     """
-    from tagseg.doctor import diagnose
-
+    try:
+        from tagseg.doctor import diagnose
+    except (ImportError, OSError) as error:
+        raise ConfigError(f"a dependency is broken ({error})", "install tagseg into a new environment") from error
     diagnosis = diagnose(device)
     print(diagnosis.to_json() if json else diagnosis.to_markdown())
     if not diagnosis.passed:

@@ -35,8 +35,8 @@ EXTRAS = {
     "bench": ("pydensecrf", "the CRF authors' code in tagseg bench crf"),
     "stage2": ("segmentation_models_pytorch", "its architectures in tagseg train-masks"),
 }
-# Golden values: every 307th value of a result, and the mask of a photo by the default model. This code agreed with the
-# golden values of the published implementations when they were stored.
+# Golden values: every 307th value of a result, and the mask of a photo by the default model, computed when
+# this code reproduced the golden values in tests/golden.
 _STEP = 307
 _PAMR = (0.10447, 0.17307, 0.20726, 0.43927, 0.31896, 0.16212, 0.19552, 0.26535, 0.19808, 0.2036, 0.25895)
 _CRF = (0.00005, 0.4418, 0.34153, 0.00859, 0.38097, 0.00041, 0.13134, 0.00585, 0.00144, 0.06948, 0.00001)
@@ -140,7 +140,7 @@ def diagnose(device: str = "auto") -> Diagnosis:
     place = pick_device(device)
     return Diagnosis(
         {"system": f"{platform.system()} {platform.machine()}", **describe_machine(place)},
-        {**package_versions(_PACKAGES), "CUDA of torch": torch.version.cuda or torch.version.hip or "none"},
+        {**package_versions(_PACKAGES), "GPU platform of torch": torch.version.cuda or torch.version.hip or "none"},
         tuple(_fast_paths(place)),
         {name: find_spec(module) is not None for name, (module, _) in EXTRAS.items()},
         tuple(_run(name, test, place) for name, test in _SELF_TESTS.items()),
@@ -206,4 +206,4 @@ def _scene() -> tuple[Tensor, Tensor]:
 
 def _compare(values: Tensor, golden: tuple[float, ...]) -> tuple[bool, str]:
     difference = float((values.flatten()[::_STEP].cpu() - torch.tensor(golden)).abs().max())
-    return difference <= _TOLERANCE, f"within {difference:.1e} of the expected values"
+    return difference <= _TOLERANCE, f"differs from the expected values by {difference:.1e} at most"
