@@ -4,18 +4,25 @@ import pytest
 import torch
 from timm.models import create_model, register_model
 
+from tagseg.errors import ConfigError
 from tagseg.models import build_model
 from tagseg.models.backbones.timm_cnn import TimmCNN, timm_classifier_names, timm_features
 
 
 @register_model
 def resnet18_with_values(**options: Any) -> torch.nn.Module:
-    """A network whose constructor reads values, which tensors on the meta device do not have."""
+    """A network that reads values, which tensors on the meta device do not have."""
     assert torch.ones(1).item() == 1
-    return create_model("resnet18", **{**options, "pretrained": False})
+    network = create_model("resnet18", **{**options, "pretrained": False})
+
+    def read(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        assert not inputs[0].isnan().any().item()
+
+    network.register_forward_pre_hook(read)
+    return network
 
 
-def test_constructor_may_read_values() -> None:
+def test_networks_may_read_values() -> None:
     network = build_model("resnet18_with_values", 3, pretrained=False).eval()
     plain = build_model("resnet18", 3, pretrained=False)
     assert network.state_dict().keys() == plain.state_dict().keys()
@@ -42,6 +49,7 @@ def test_names_of_a_classifier_draw_nothing() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_networks_that_do_not_run_on_the_meta_device_are_probed() -> None:
-    network = build_model("dla34", 3, pretrained=False).eval()
-    assert network(torch.zeros(1, 3, 65, 47)).masks.shape == (1, 4, 65, 47)
+def test_features_that_are_not_the_named_ones_are_refused() -> None:
+    """timm's DLA gives maps of other strides once some are chosen."""
+    with pytest.raises(ConfigError, match="'dla34' does not give feature maps .* not the .* maps that it names"):
+        TimmCNN("dla34")

@@ -119,10 +119,14 @@ def _build(name: str, in_channels: int) -> tuple[Any, _Layout]:
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 with torch.random.fork_rng(devices=[]):
-                    indices = _feature_indices(timm_features(name, in_channels, **dilation))
+                    whole = timm_features(name, in_channels, **dilation)
+                indices = _feature_indices(whole)
                 options = {**dilation, "out_indices": indices}
                 net = timm_features(name, in_channels, **options)
-                return net, _Layout(options, padding, _probe(net, in_channels, padding))
+                unused, channels = _probe(net, in_channels, padding)
+                if channels != [whole.feature_info.channels()[index] for index in indices]:
+                    raise ValueError("its features are not the [B, C, h, w] maps that it names")
+                return net, _Layout(options, padding, unused)
         except (TypeError, AssertionError, NotImplementedError, RuntimeError, ValueError, AttributeError) as error:
             failure = error
             torch.set_rng_state(random_state)
@@ -133,8 +137,8 @@ def _build(name: str, in_channels: int) -> tuple[Any, _Layout]:
     )
 
 
-def _probe(net: Any, in_channels: int, padding: tuple[int, int]) -> dict[bool, list[str]]:
-    """Compute the maps of a small image; return the parameters that they do not depend on, as `_Layout.unused`.
+def _probe(net: Any, in_channels: int, padding: tuple[int, int]) -> tuple[dict[bool, list[str]], list[int]]:
+    """Compute the maps of a small image; return the parameters without effect, as `_Layout.unused`, and the channels.
 
     It is a real image: which operators the meta device has depends on the versions of torch and timm.
     """
@@ -142,10 +146,9 @@ def _probe(net: Any, in_channels: int, padding: tuple[int, int]) -> dict[bool, l
     net.eval()  # so that no statistics are updated and nothing is drawn
     shape = 1, in_channels, *(_padded(side, *padding) for side in _PROBE)
     skip, deep = net(torch.zeros(shape, device=next(net.parameters()).device))
-    if skip.dim() != 4 or [skip.shape[1], deep.shape[1]] != net.feature_info.channels():
-        raise ValueError("its features are not [B, C, h, w] maps")
     net.train(is_training)
-    return {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
+    unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
+    return unused, [features.shape[1] for features in (skip, deep) if features.dim() == 4]
 
 
 def _unused(net: nn.Module, features: list[Tensor]) -> list[str]:
