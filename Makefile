@@ -1,18 +1,28 @@
 # make demo   masks of photos, then the whole job on generated images
 # make test   every check: ruff, mypy --strict, pytest with coverage
 # make lint   the first two alone
+# make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make test-gpu   the tests of code for GPUs, on a machine that has one
+# make audit   known vulnerabilities of the pinned versions
+# make release   wheel, source distribution and bill of materials in dist/, built twice and tried in a bare environment
 PYTHON ?= python3
 VENV := .venv
+OLDEST := .venv-oldest
 BIN := $(VENV)/bin
+# What a release is tried in; nothing in it is published.
+TRIAL := build/release
+INSTALL_UV := -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 
-.PHONY: demo test test-gpu lint clean
+.PHONY: demo test test-oldest test-gpu lint audit release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
 
 test: lint
 	$(BIN)/pytest -n 2 --cov --cov-report=term --cov-fail-under=90
+
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -m gpu
@@ -22,12 +32,42 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+audit: $(VENV)/.installed
+	@if $(BIN)/python -c "from urllib.request import urlopen; urlopen('https://pypi.org/pypi/pip/24.0/json', timeout=20)" 2>/dev/null; \
+	then $(BIN)/uv tool run pip-audit --strict --no-deps --disable-pip -r constraints.txt; \
+	else echo "pip-audit: skipped, because PyPI's vulnerability service is out of reach"; fi
+
+# The wheel is built from the source distribution. Times in both are the commit's, so that another build has the same bytes.
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: audit
+	@test -z "$$(git status --porcelain)" || { echo "release: commit or remove these files first:"; git status --short; exit 1; }
+	rm -rf dist $(TRIAL)
+	$(BIN)/uv build --quiet --out-dir dist
+	$(BIN)/uv build --quiet --out-dir $(TRIAL)/again
+	for file in dist/tagseg-*; do cmp $$file $(TRIAL)/again/$${file##*/} || exit 1; done
+	$(BIN)/uv tool run twine check --strict dist/tagseg-*
+	$(BIN)/uv pip compile --quiet --only-binary :all: --extra dev -c constraints.txt -o $(TRIAL)/wheels.txt pyproject.toml
+	$(BIN)/uv venv --quiet --python $(BIN)/python $(TRIAL)/venv
+	$(BIN)/uv pip install --quiet --python $(TRIAL)/venv --only-binary :all: -c constraints.txt dist/tagseg-*.whl
+	$(TRIAL)/venv/bin/tagseg --version
+	$(TRIAL)/venv/bin/tagseg predict src/tagseg/photos/chelsea.jpg -o $(TRIAL)/predictions
+	$(TRIAL)/venv/bin/tagseg doctor
+	rm $(TRIAL)/venv/lib/python*/site-packages/tagseg-*.dist-info/direct_url.json  # this machine's path to the wheel
+	$(BIN)/uv tool run --from cyclonedx-bom cyclonedx-py environment --output-reproducible --of JSON \
+		-o dist/tagseg.cdx.json $(TRIAL)/venv/bin/python
+
 # uv installs in a minute what pip takes several for. The stamp is written last, so an install that was cut starts again.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(BIN)/python $(INSTALL_UV)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[dev]"
 	touch $@
 
+$(OLDEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(INSTALL_UV)
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[dev]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage demo
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build demo dist

@@ -66,6 +66,7 @@ def error_message(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
         "bench",
         "reproduce",
         "demo",
+        "doctor",
     ],
 )
 def test_help_has_an_example(command: str) -> None:

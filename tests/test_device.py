@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tagseg._device import can_compile, pick_device, triton_available
+from tagseg._device import can_compile, pick_device, triton_available, triton_obstacle
 from tagseg.errors import ConfigError
 
 
@@ -43,3 +43,4 @@ def test_devices_that_torch_cannot_use_are_refused(
 def test_cpu_has_no_triton() -> None:
     assert not can_compile(torch.device("cpu"))
     assert not triton_available(torch.zeros(1))
+    assert triton_obstacle(torch.device("cpu"))

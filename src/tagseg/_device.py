@@ -63,16 +63,27 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 def triton_available(tensor: Tensor) -> bool:
     """Whether Triton kernels can run on a tensor: it is on an NVIDIA or AMD GPU and Triton is usable."""
-    return tensor.is_cuda and _triton_usable()
+    return tensor.is_cuda and not _missing_for_triton()
 
 
 def can_compile(device: torch.device) -> bool:
     """Whether torch.compile can generate GPU kernels for a device."""
-    return device.type == "cuda" and _triton_usable()
+    return not triton_obstacle(device)
+
+
+def triton_obstacle(device: torch.device) -> str:
+    """Why Triton kernels cannot run on a device; empty if they can."""
+    if device.type == "cuda":
+        return _missing_for_triton()
+    if torch.cuda.is_available():
+        return f"the device is {device.type}, not cuda"
+    return "torch sees no GPU" if torch.version.cuda or torch.version.hip else "this torch is built without CUDA"
 
 
 @cache
-def _triton_usable() -> bool:
-    """Whether Triton is installed (torch installs it on Linux), along with the C compiler that it calls at run time."""
+def _missing_for_triton() -> str:
+    """What is missing of Triton, which torch installs on Linux, and the C compiler that it calls at run time."""
+    if find_spec("triton") is None:
+        return "Triton is not installed"
     compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
-    return find_spec("triton") is not None and any(name and shutil.which(name) for name in compilers)
+    return "" if any(name and shutil.which(name) for name in compilers) else "no C compiler: cc, gcc, clang or $CC"

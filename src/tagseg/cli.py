@@ -468,6 +468,22 @@ def demo(out: Out = Path("demo")) -> None:
     run_demo(out)
 
 
+@app.command(epilog="Example: `tagseg doctor`")
+def doctor(device: Device = "auto", json: Json = False) -> None:
+    """Show what runs here, and test it.
+
+    The text is Markdown for an issue, without paths and names. Exit status: 1 if a self-test fails.
+    """
+    try:
+        from tagseg.doctor import diagnose
+    except (ImportError, OSError) as error:
+        raise ConfigError(f"a dependency is broken ({error})", "install tagseg into a new environment") from error
+    diagnosis = diagnose(device)
+    print(diagnosis.to_json() if json else diagnosis.to_markdown())
+    if not diagnosis.passed:
+        raise typer.Exit(1)
+
+
 def main() -> None:
     """Run a command; errors that a user can mend are one line."""
     logger = logging.getLogger("tagseg")

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -55,7 +55,34 @@ class Report:
 
 def measure(benchmark: str, run: Callable[[torch.device], Measurements], device: torch.device) -> Report:
     """Run a benchmark and record what its figures hold for."""
-    return Report(benchmark, run(device), _machine(device), datetime.now(UTC).date().isoformat(), _versions())
+    date = datetime.now(UTC).date().isoformat()
+    return Report(benchmark, run(device), describe_machine(device), date, package_versions(_PACKAGES))
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """Processor, usable cores, threads of torch, memory, kind of device, and the name of a GPU."""
+    machine: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "device": device.type,
+    }
+    if hasattr(os, "sysconf"):  # Windows has none
+        machine["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    if device.type == "cuda":
+        machine["gpu"] = torch.cuda.get_device_name(device)
+    return machine
+
+
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Versions of Python and of those of the packages that are installed."""
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
 
 
 def show(report: Report, console: Console) -> None:
@@ -152,19 +179,6 @@ def _parse_row(values: dict[str, Any]) -> Row:
     return Row(**{**values, "rounds": tuple(values.get("rounds", ()))})
 
 
-def _machine(device: torch.device) -> dict[str, Any]:
-    machine: dict[str, Any] = {
-        "processor": _processor(),
-        "cores": usable_cores(),
-        "threads": torch.get_num_threads(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "device": device.type,
-    }
-    if device.type == "cuda":
-        machine["gpu"] = torch.cuda.get_device_name(device)
-    return machine
-
-
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
@@ -172,13 +186,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions

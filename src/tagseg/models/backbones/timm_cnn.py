@@ -5,8 +5,9 @@ timm is imported only where a network is built: that takes seconds.
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from tagseg.models.backbones.base import Backbone
 # (smallest side, multiple of): image sizes to try, in this order. Some networks cannot take odd sizes (HRNet and DLA,
 # whose branches no longer match) or small ones (Inception, which does not pad): their images are padded.
 _PADDINGS = ((1, 1), (32, 32), (128, 32))
+_DILATIONS: tuple[dict[str, Any], ...] = ({"output_stride": 16}, {})
 _PROBE = (33, 47)  # small and odd
 
 
@@ -37,8 +39,7 @@ class TimmCNN(Backbone):
         import timm
 
         self.in_channels = in_channels
-        self._layout = _probe(name, in_channels)
-        self.net = self._layout.create(name, in_channels)
+        self.net, self._layout = _build(name, in_channels)
         self.skip_channels, self.deep_channels = self.net.feature_info.channels()
         self.skip_stride, self.deep_stride = self.net.feature_info.reduction()
         config = timm.get_pretrained_cfg(name)
@@ -59,7 +60,8 @@ class TimmCNN(Backbone):
         """Download timm's weights of `net`, adapted to the input channels."""
         if not any(self.net.pretrained_cfg.get(place) for place in ("url", "file", "hf_hub_id")):
             raise ConfigError(f"timm has no weights for {name}", "name a file with {pretrained}")
-        weights: dict[str, Tensor] = self._layout.create(name, self.in_channels, pretrained=True).state_dict()
+        net = timm_features(name, self.in_channels, pretrained=True, **self._layout.options)
+        weights: dict[str, Tensor] = net.state_dict()
         return weights
 
     def unused_parameters(self, *, with_skip: bool) -> Iterable[nn.Parameter]:
@@ -84,16 +86,8 @@ def timm_classifier_names(name: str) -> list[str]:
     """Names of all tensors of a timm classifier."""
     import timm
 
-    return list(_build_on_meta(lambda: timm.create_model(name)).state_dict())
-
-
-def _build_on_meta(build: Callable[[], Any]) -> Any:
-    """Build a network without values, on the meta device; if its constructor needs values, from one on the CPU."""
-    try:
-        with torch.device("meta"):
-            return build()
-    except (NotImplementedError, RuntimeError):
-        return build().to("meta")
+    with torch.random.fork_rng(devices=[]):  # its weights are not used
+        return list(timm.create_model(name).state_dict())
 
 
 def timm_layer(name: str) -> tuple[type[Any], ...]:
@@ -102,45 +96,59 @@ def timm_layer(name: str) -> tuple[type[Any], ...]:
     return () if layers is None else (getattr(layers, name),)
 
 
+@dataclass(frozen=True)
 class _Layout:
-    """How to build a timm network: its dilation, its features, and the padding of its images."""
+    """How a timm network becomes a backbone.
 
-    def __init__(self, options: dict[str, Any], padding: tuple[int, int]) -> None:
-        self.options = options
-        self.padding = padding
-        self.unused: dict[bool, list[str]] = {}
+    Attributes:
+        options: Its dilation and its features, for `timm_features`.
+        padding: Smallest side of its images, and the number that sides must be a multiple of.
+        unused: Parameters that the deep map, with or without the shallow one, does not depend on.
+    """
 
-    def create(self, name: str, in_channels: int, *, pretrained: bool = False) -> Any:
-        return timm_features(name, in_channels, pretrained=pretrained, **self.options)
+    options: dict[str, Any]
+    padding: tuple[int, int]
+    unused: dict[bool, list[str]]
 
 
-def _probe(name: str, in_channels: int) -> _Layout:
-    """Find a layout that works, on the meta device, where nothing is computed."""
+def _build(name: str, in_channels: int) -> tuple[Any, _Layout]:
+    """Build a network in the first layout that works for a small image; seeds give it the weights timm gives it."""
     failure: Exception | None = None
-    for dilation in ({"output_stride": 16}, {}):
-        for padding in _PADDINGS:
-            try:
-                with torch.inference_mode(False), torch.enable_grad():
-                    whole = _build_on_meta(partial(_Layout(dict(dilation), padding).create, name, in_channels))
-                    indices = _feature_indices(whole)
-                    layout = _Layout({**dilation, "out_indices": indices}, padding)
-                    net = _build_on_meta(partial(layout.create, name, in_channels))
-                    shape = 2, in_channels, *(_padded(side, *padding) for side in _PROBE)
-                    with torch.device("meta"):
-                        skip, deep = net(torch.zeros(shape))
-                    layout.unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
-                if skip.dim() != 4 or [skip.shape[1], deep.shape[1]] != [
-                    whole.feature_info.channels()[index] for index in indices
-                ]:
-                    raise ValueError("its features are not [B, C, h, w] maps")
-                return layout
-            except (TypeError, AssertionError, NotImplementedError, RuntimeError, ValueError, AttributeError) as error:
-                failure = error
+    for dilation, padding in product(_DILATIONS, _PADDINGS):
+        random_state = torch.get_rng_state()
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                with torch.random.fork_rng(devices=[]):
+                    whole = timm_features(name, in_channels, **dilation)
+                indices = _feature_indices(whole)
+                options = {**dilation, "out_indices": indices}
+                net = timm_features(name, in_channels, **options)
+                unused, channels = _probe(net, in_channels, padding)
+                if channels != [whole.feature_info.channels()[index] for index in indices]:
+                    raise ValueError("its features are not the [B, C, h, w] maps that it names")
+                return net, _Layout(options, padding, unused)
+        except (TypeError, AssertionError, NotImplementedError, RuntimeError, ValueError, AttributeError) as error:
+            failure = error
+            torch.set_rng_state(random_state)
     reason = (str(failure) or type(failure).__name__).splitlines()[0]
     raise ConfigError(
         f"timm's {name!r} does not give feature maps for images of any size, so it cannot be a backbone ({reason})",
         "choose a convolutional network such as resnet18, mobilenetv2_100 or convnext_tiny",
     )
+
+
+def _probe(net: Any, in_channels: int, padding: tuple[int, int]) -> tuple[dict[bool, list[str]], list[int]]:
+    """Compute the maps of a small image; return the parameters without effect, as `_Layout.unused`, and the channels.
+
+    It is a real image: which operators the meta device has depends on the versions of torch and timm.
+    """
+    is_training = net.training
+    net.eval()  # so that no statistics are updated and nothing is drawn
+    shape = 1, in_channels, *(_padded(side, *padding) for side in _PROBE)
+    skip, deep = net(torch.zeros(shape, device=next(net.parameters()).device))
+    net.train(is_training)
+    unused = {True: _unused(net, [skip, deep]), False: _unused(net, [deep])}
+    return unused, [features.shape[1] for features in (skip, deep) if features.dim() == 4]
 
 
 def _unused(net: nn.Module, features: list[Tensor]) -> list[str]:
