@@ -471,6 +471,8 @@ def main() -> None:
         sys.exit(130)  # as after Ctrl-C in any command
     except TagsegError as error:
         sys.exit(f"tagseg: {' '.join(error.for_cli().split())}")
+    except MemoryError:
+        sys.exit("tagseg: the memory of this machine is full; close other programs, or use smaller files or images")
     except Exception:
         traceback.print_exc()
         sys.exit(

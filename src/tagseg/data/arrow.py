@@ -41,6 +41,9 @@ class ArrowCell(FileRef):
     def __str__(self) -> str:
         return f"{self.path}:{self.row}"
 
+    def size(self) -> int:
+        return 0  # the cell is in memory or in a memory map
+
     def read(self) -> bytes:
         cell = _read_cell(self.path, self.column, self.row)
         content = cell.get("bytes") if isinstance(cell, dict) else cell

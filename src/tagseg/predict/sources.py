@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.arrow import ARROW_SUFFIXES, arrow_images
-from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive
+from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive, read_image
 from tagseg.data.images import (
     HEIF_SUFFIXES,
     IMAGE_SUFFIXES,
@@ -23,6 +23,7 @@ from tagseg.data.images import (
     strip_image_suffix,
     to_rgb,
 )
+from tagseg.data.limits import read_stream
 from tagseg.data.urls import UrlRef, check_url, is_url, url_name
 from tagseg.errors import DataError
 from tagseg.predict.video import VIDEO_SUFFIXES, FrameSource, VideoSource, open_video, why_no_video
@@ -54,7 +55,9 @@ class FileSource:
 
     def read(self) -> Pixels:
         """Decode to RGB, [H, W, 3]."""
-        return decode(self.file.read(), str(self.file))
+        if isinstance(self.file, UrlRef):
+            return decode(self.file.read(), str(self.file))
+        return read_image(self.file)
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,11 @@ class _Search:
             check_url(image)
             self._add(_file_source(UrlRef(image), url_name(image)))
         elif isinstance(image, str) and image == _STDIN:
-            self._add(MemorySource("stdin", sys.stdin.buffer.read(), _STDIN))
+            self._add(MemorySource("stdin", read_stream(sys.stdin.buffer, "standard input"), _STDIN))
         elif isinstance(image, str | Path):
             self._add_path(expand_home(image))
         elif _is_in_memory(image):
-            content = image if isinstance(image, _IN_MEMORY) else image.read()
+            content = image if isinstance(image, _IN_MEMORY) else read_stream(image, "file object")
             self._add(MemorySource(f"image-{len(self.sources.images) + 1:04d}", content))
         else:
             raise DataError(
