@@ -49,7 +49,7 @@ class ArrowCell(FileRef):
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         if isinstance(content, bytes):
             return content
-        if isinstance(cell, dict) and cell.get("path"):
+        if isinstance(cell, dict) and isinstance(cell.get("path"), str):
             return FileRef(self.path.parent / cell["path"]).read()
         raise DataError(f"{self}: has no image", "remove the row")
 

@@ -175,10 +175,8 @@ def _thumbnail(image: Image.Image) -> NDArray[np.uint8]:
 
 def _bytes_to_decode(image: Image.Image) -> int:
     """Memory that decoding takes at its peak: PIL's image of at most 4 bytes a pixel, copies of it, and the array."""
-    if image.mode.startswith(("I", "F")):
-        per_pixel = 28  # converted in double precision
-    else:
-        per_pixel = 20 if image.has_transparency_data else 9
+    in_double_precision = image.mode.startswith(("I", "F"))
+    per_pixel = 28 if in_double_precision else 20 if image.has_transparency_data else 9
     return image.width * image.height * per_pixel
 
 

@@ -25,7 +25,7 @@ from tagseg.data.images import (
 )
 from tagseg.data.limits import read_stream
 from tagseg.data.urls import UrlRef, check_url, is_url, url_name
-from tagseg.errors import DataError
+from tagseg.errors import DataError, printable
 from tagseg.predict.video import VIDEO_SUFFIXES, FrameSource, VideoSource, open_video, why_no_video
 
 MemoryImage = Image.Image | NDArray[np.generic] | Tensor | bytes
@@ -33,6 +33,7 @@ MemoryInput = MemoryImage | BinaryIO
 ImageInput = str | Path | MemoryInput
 _IN_MEMORY = (Image.Image, np.ndarray, Tensor, bytes)
 _STDIN = "-"
+_MAX_NAME_BYTES = 200  # file systems allow 255
 # Files that a user may take for images but that are not read from a folder.
 _UNREAD_SUFFIXES = frozenset(
     {".arw", ".cr2", ".cr3", ".dng", ".eps", ".exr", ".hdr", ".ico", ".jp2", ".jxl", ".nef", ".orf", ".pgm", ".ppm"}
@@ -51,7 +52,7 @@ class FileSource:
     @property
     def path(self) -> str:
         """Path of the file; a member of a zip as `photos.zip:cats/1.jpg`."""
-        return str(self.file)
+        return printable(str(self.file))
 
     def read(self) -> Pixels:
         """Decode to RGB, [H, W, 3]."""
@@ -248,10 +249,16 @@ def _file_source(file: FileRef | UrlRef, name: str) -> FileSource:
 
 
 def _safe_name(name: str, *, keep_suffix: bool = False) -> str:
-    # Results are written below a folder by this name, so it must not lead out of it.
+    # Results are written below a folder by this name, so it must not lead out of it, and file systems must allow it.
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
-    path = PurePosixPath(*parts)
+    path = PurePosixPath(*(_allowed_part(part) for part in parts))
     return str(path if keep_suffix else path.with_suffix(""))
+
+
+def _allowed_part(part: str) -> str:
+    """A part of a name without control characters, and only its end if it is too long for the names of results."""
+    text = "".join(char if char.isprintable() else "_" for char in part)
+    return text.encode()[-_MAX_NAME_BYTES:].decode(errors="ignore")
 
 
 def _suffix_advice() -> str:
