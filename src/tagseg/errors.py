@@ -81,10 +81,7 @@ def printable(text: str) -> str:
     """Text for a terminal: control characters, which names of files and classes may have, become escapes like \\x1b."""
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "replace").decode()
-        for char in text
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def unknown_name(

@@ -200,6 +200,9 @@ def _read_labels(path: Path, columns: _Columns) -> tuple[list[Any], list[str | N
             table = table.read([*labels, *image_paths], use_threads=False)
         else:
             length = table.num_rows
+            for name in (columns.labels, columns.image):
+                if name is not None:
+                    table[name].validate(full=True)  # Arrow trusts the positions in a file: a wrong one is a crash
         labels_or_none = table[columns.labels].to_pylist() if columns.labels else [None] * length
         if not columns.has_paths:
             return labels_or_none, [None] * length

@@ -202,9 +202,13 @@ class DataSource:
         if _is_built_in(self.path):
             return Shapes(_shapes_count(self.path), self.split or "train")
         path = expand_home(self.path)
-        if path.is_dir():
+        try:
+            is_folder, exists = path.is_dir(), path.exists()
+        except (OSError, ValueError):  # no file system allows this name
+            is_folder = exists = False
+        if is_folder:
             return self._detect_folder(path)
-        if not path.exists():
+        if not exists:
             raise DataError(
                 f"{self.path}: does not exist",
                 "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'",
