@@ -1,6 +1,7 @@
 """Read JSON that others wrote: what is wrong with it is an error of one line that names the place."""
 
 import json
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -46,7 +47,8 @@ def validated(
         strict: Refuse values of other types, such as the text "1" for a number.
     """
     try:
-        return _adapter(kind).validate_python(value, strict=strict)
+        result: T = _adapter(kind).validate_python(value, strict=strict)
+        return result
     except ValidationError as reason:
         first = reason.errors()[0]
         if isinstance(cause := first.get("ctx", {}).get("error"), TagsegError):
@@ -57,5 +59,5 @@ def validated(
 
 
 @lru_cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     return TypeAdapter(kind)

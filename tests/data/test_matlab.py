@@ -3,10 +3,12 @@
 import resource
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.io
+from numpy.typing import NDArray
 
 from tagseg.data.matlab import read_struct_field
 
@@ -14,7 +16,7 @@ from tagseg.data.matlab import read_struct_field
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.float64])
 def test_fields_are_those_that_scipy_wrote(tmp_path: Path, dtype: type, compressed: bool) -> None:
-    mask = np.random.default_rng(0).integers(0, 21, (33, 50)).astype(dtype)
+    mask: NDArray[Any] = np.random.default_rng(0).integers(0, 21, (33, 50)).astype(dtype)
     fields = {"Boundaries": np.ones((20, 1)), "Segmentation": mask, "CategoriesPresent": np.array([[3], [20]])}
     variables = {"other": np.ones(3), "GTcls": fields}
     scipy.io.savemat(tmp_path / "a.mat", variables, do_compression=compressed)

@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 _VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 255, 10**30, 1e308, float("nan"), "", "\x1b[31m", "../../a.png", "\ud800", "x" * 5000, [], {}, [[]], {"a": {}},
+    None, True, -1, 0, 255, 10**30, 1e308, float("nan"), "", "\x1b[31m", "../../a.png", "\ud800", "x" * 5000,
+    [], {}, [[]], {"a": {}},
 )  # fmt: skip
 
 

@@ -83,11 +83,12 @@ def _coco(folder: Path) -> Reader:
     from pycocotools import mask
 
     run_lengths = mask.frPyObjects({"size": [8, 12], "counts": [19, 2, 75]}, 8, 12)["counts"].decode()
+    crowd, object_ = ({"size": [8, 12], "counts": counts} for counts in ([19, 2, 75], run_lengths))
     annotations = [
-        {"id": 1, "image_id": 7, "category_id": 3, "segmentation": [[1, 1, 6, 1, 6, 5]], "area": 9, "bbox": [1, 1, 5, 4]},
-        {"id": 2, "image_id": 9, "category_id": 1, "iscrowd": 1, "segmentation": {"size": [8, 12], "counts": [19, 2, 75]}},
-        {"id": 3, "image_id": 9, "category_id": 1, "segmentation": {"size": [8, 12], "counts": run_lengths}},
-    ]  # fmt: skip
+        {"id": 1, "image_id": 7, "category_id": 3, "segmentation": [[1, 1, 6, 1, 6, 5]], "area": 9},
+        {"id": 2, "image_id": 9, "category_id": 1, "segmentation": crowd, "iscrowd": 1},
+        {"id": 3, "image_id": 9, "category_id": 1, "segmentation": object_},
+    ]
     file = write_coco(folder, annotations)
     return Reader(file, lambda: _read_dataset(file, masks=True), mutate_json_text)
 

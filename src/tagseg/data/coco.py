@@ -33,8 +33,9 @@ def _require_id(value: Any) -> int | str:
 
 def _require_number(value: Any) -> int | str:
     """Require the ID of a category, by which classes are ordered, to be a number."""
-    int(_require_id(value))
-    return value
+    number = _require_id(value)
+    int(number)
+    return number
 
 
 _Id = Annotated[int | str, PlainValidator(_require_id)]

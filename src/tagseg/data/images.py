@@ -32,7 +32,7 @@ if _megapixels := os.environ.get(MAX_MEGAPIXELS, ""):
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ImageInfo:
     """Facts about one image, for `check`.
 
@@ -61,7 +61,7 @@ def image_info(data: bytes, file_name: str) -> ImageInfo:
     with _decoding(data, file_name) as image:
         mode = image.mode
         rgb = to_rgb(apply_exif_rotation(image))
-        return ImageInfo(*rgb.size, mode, hashlib.blake2b(data).digest(), _thumbnail(rgb))
+        return ImageInfo(*rgb.size, mode, hashlib.blake2b(data, digest_size=16).digest(), _thumbnail(rgb))
 
 
 def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:

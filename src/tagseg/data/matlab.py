@@ -34,7 +34,7 @@ def read_struct_field(path: Path, name: str, field: str) -> NDArray[Any]:
         ValueError: The file is damaged, or has no such field.
     """
     content = memoryview(read_file(path, _MAX_BYTES))
-    if content[126:128] != b"IM":
+    if bytes(content[126:128]) != b"IM":
         raise ValueError("no MATLAB 5 file")
     for kind, data in _elements(content[_HEADER:]):
         for _, matrix in _unpack(data) if kind == _COMPRESSED else [(kind, data)]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be re
     from tagseg.data.dataset import ImageDataset
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One image of a source.
 
