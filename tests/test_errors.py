@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, WeightsError, unknown_name, writing
+from tagseg.errors import (
+    ConfigError,
+    DataError,
+    Interrupted,
+    TagsegError,
+    WeightsError,
+    printable,
+    unknown_name,
+    writing,
+)
 
 
 def test_advice_names_arguments_in_python_and_options_on_the_command_line() -> None:
@@ -42,3 +51,9 @@ def test_errors_of_the_file_system_name_the_path(tmp_path: Path) -> None:
     assert isinstance(error.value.__cause__, NotADirectoryError)
     with pytest.raises(KeyError), writing("out"):  # not of the file system: a bug keeps its traceback
         raise KeyError
+
+
+def test_errors_on_the_command_line_have_no_control_characters() -> None:
+    error = DataError("a\x1b]0;title\x07\nb\x9b31m \u202e猫.png: is damaged", "replace it")
+    assert error.for_cli() == r"a\x1b]0;title\x07 b\x9b31m \u202e猫.png: is damaged; replace it"
+    assert printable("caf\udce9.png").isprintable()

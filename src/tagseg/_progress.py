@@ -55,6 +55,9 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
+        self._begin = time.monotonic()
+        self._start = (self._begin, self._start[1])
+        self._next_line = self._begin + SECONDS_TO_FIRST_LINE
         if self.quiet:
             return self
         if console.is_terminal:

@@ -482,7 +482,7 @@ def recipes(*, all: bool = False) -> dict[str, str]:
 def validation_data(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:
     """Validation images of a run, and their ground-truth masks if there are any."""
     config = read_config(Path(run))
-    source = DataSource.from_description(config["data"]["validation"])
+    source = DataSource.from_description(config["data"].get("validation"))
     data = source.open(config["classes"], skip_missing=True)
     positions = {image_id: index for index, image_id in enumerate(data.image_ids)}
     indices = [positions[image_id] for image_id in read_held_out(Path(run)) if image_id in positions]
@@ -493,12 +493,16 @@ def training_data(run: str | Path) -> ImageDataset:
     """Training images of a run."""
     config = read_config(Path(run))
     data = config["data"]
-    source = DataSource.from_description(data["train"])
+    source = DataSource.from_description(data.get("train"))
     images = source.open(config["classes"], skip_missing=True)
     held_out: set[str] = set()
-    if source == DataSource.from_description(data["validation"]):
+    if source == DataSource.from_description(data.get("validation")):
         held_out.update(read_held_out(Path(run)))
-    masks = source.masks_if_any(config["classes"]) if config["recipe"]["model"]["method"] == "supervised" else None
+    masks = (
+        source.masks_if_any(config["classes"])
+        if config["recipe"].get("model", {}).get("method") == "supervised"
+        else None
+    )
     return images.subset(
         [
             index

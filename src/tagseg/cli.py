@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 import tagseg  # lazy: torch takes seconds to import, which --help and a wrong path should not wait for
-from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, WeightsError
+from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, WeightsError, printable
 
 DEFAULT_MODEL = "default"
 _MAX_LISTED = 10  # images whose classes are printed; all are in predictions.json
@@ -489,6 +489,7 @@ def main() -> None:
     logger = logging.getLogger("tagseg")
     logger.setLevel(logging.INFO)
     handler = logging.StreamHandler()  # messages of the library, on stderr
+    handler.format = lambda record: printable(record.getMessage())  # type: ignore[method-assign]
     logger.addHandler(handler)
     try:
         app()
@@ -496,7 +497,9 @@ def main() -> None:
         print(f"tagseg: {error.for_cli()}", file=sys.stderr)
         sys.exit(130)  # as after Ctrl-C in any command
     except TagsegError as error:
-        sys.exit(f"tagseg: {' '.join(error.for_cli().split())}")
+        sys.exit(f"tagseg: {error.for_cli()}")
+    except MemoryError:
+        sys.exit("tagseg: the memory of this machine is full; close other programs, or use smaller files or images")
     except Exception:
         traceback.print_exc()
         sys.exit(
@@ -559,11 +562,11 @@ def _print_predictions(index: dict[str, Any], out: Path, shard: str | None) -> N
     from tagseg.predict.sources import summarize_left_out
 
     for reason in index["skipped"][:_MAX_LISTED]:
-        print(f"Skipped: {reason}", file=sys.stderr)
+        print(f"Skipped: {printable(reason)}", file=sys.stderr)
     if len(index["skipped"]) > _MAX_LISTED:
         print(f"... and {len(index['skipped']) - _MAX_LISTED} more skipped", file=sys.stderr)
     if left_out := summarize_left_out(index["left_out"], "Left out: "):
-        print(left_out, file=sys.stderr)
+        print(printable(left_out), file=sys.stderr)
     predictions = index["images"]
     file = f"predictions-{shard.replace('/', '-of-')}.json" if shard else "predictions.json"
     for image in predictions[:_MAX_LISTED]:

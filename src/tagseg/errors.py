@@ -54,7 +54,7 @@ class TagsegError(Exception):
 
     def for_cli(self) -> str:
         """Message that names options of the command line in place of Python's arguments."""
-        return self._line(python=False)
+        return printable(" ".join(self._line(python=False).split()))
 
     def _line(self, *, python: bool) -> str:
         names = {name: spelling[0 if python else 1] for name, spelling in _ARGUMENTS.items()}
@@ -75,6 +75,13 @@ class WeightsError(TagsegError, ValueError):
 
 class Interrupted(TagsegError):  # noqa: N818  not an error
     """Training was asked to stop, and did so at a checkpoint."""
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, which names of files and classes may have, become escapes like \\x1b."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def unknown_name(

@@ -1,5 +1,6 @@
 """Finding and reading files on disk and in zips."""
 
+import stat
 import tarfile
 import zipfile
 from pathlib import Path
@@ -56,6 +57,57 @@ def test_damaged_lzma_member_is_a_data_error(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"t\.zip:a\.png: cannot be read"):
         FileRef(path, "a.png").read()
+
+
+def test_zip_member_that_claims_or_has_too_much_is_a_data_error(tmp_path: Path) -> None:
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.png", bytes(2**20))
+    assert len(FileRef(path, "a.png").read()) == 2**20
+    claim = (2**20).to_bytes(4, "little")
+    content = path.read_bytes()
+    assert content.count(claim) == 2  # in the member's header and in the directory
+    for claimed, message in ((2**31, "has more than 1,024 MiB"), (100, r"cannot be read \(Bad CRC")):
+        other = tmp_path / f"{claimed}.zip"
+        other.write_bytes(content.replace(claim, claimed.to_bytes(4, "little")))
+        with pytest.raises(DataError, match=rf"a\.png: {message}"):
+            FileRef(other, "a.png").read()
+
+
+def test_bzip2_and_unknown_methods_are_data_errors(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("a.png", image_bytes())
+    with pytest.raises(DataError, match=r"a\.png: is packed by BZIP2, which is not read; pack the zip again"):
+        FileRef(tmp_path / "b.zip", "a.png").read()
+    content = bytearray(write_zip(tmp_path / "u.zip", {"a.png": image_bytes()}).read_bytes())
+    content[content.index(b"PK\1\2") + 10] = 99  # the method
+    (tmp_path / "u.zip").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.png: cannot be read \(That compression method is not supported"):
+        FileRef(tmp_path / "u.zip", "a.png").read()
+
+
+def test_links_of_a_zip_are_no_files(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("a.png")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("b.png", image_bytes())
+    assert [str(name) for name in FileIndex(tmp_path / "t.zip").files] == ["b.png"]
+
+
+def test_members_that_lead_out_of_an_archive_stay_in_it(tmp_path: Path) -> None:
+    write_zip(tmp_path / "t.zip", {"../a.png": image_bytes(RED), "/b.png": image_bytes(GREEN)})
+    for file in FileIndex(tmp_path / "t.zip").files.values():
+        assert file.read().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.rglob("*.png")) == []
+
+
+def test_links_in_a_folder_are_followed(tmp_path: Path) -> None:
+    write_image(tmp_path / "elsewhere" / "a.png")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "b.png").symlink_to(tmp_path / "elsewhere" / "a.png")
+    (tmp_path / "images" / "broken.png").symlink_to(tmp_path / "nowhere.png")
+    assert [str(name) for name in FileIndex(tmp_path / "images").files] == ["b.png"]
 
 
 def test_missing_file_is_a_data_error(tmp_path: Path) -> None:

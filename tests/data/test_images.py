@@ -3,15 +3,19 @@
 import contextlib
 import io
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from PIL import Image
 
-from tagseg.data.images import decode
+from tagseg.data import images, limits
+from tagseg.data.images import decode, to_rgb
 from tagseg.errors import DataError
 
 
@@ -114,8 +118,39 @@ def test_100_megapixels_are_decoded_without_a_warning() -> None:
 
 def test_decompression_bomb_is_an_error() -> None:
     data = encode(Image.new("1", (20_000, 20_000)), "PNG")
-    with pytest.raises(DataError, match=r"^huge\.png: has more than 178 megapixels; reduce"):
+    with pytest.raises(
+        DataError, match=r"^huge\.png: has more than 178 megapixels; .* set TAGSEG_MAX_MEGAPIXELS higher"
+    ):
         decode(data, "huge.png")
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PPM", "PCX", "ICO", "TGA", "PDF"])
+def test_other_formats_are_refused_whatever_their_name(kind: str) -> None:
+    with pytest.raises(DataError, match=r"^a\.jpg: is not an image that can be read"):
+        decode(encode(Image.new("RGB", (32, 32), "red"), kind), "a.jpg")
+
+
+def test_large_images_are_decoded_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def counted(image: Image.Image) -> Image.Image:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+        return to_rgb(image)
+
+    monkeypatch.setattr(images, "to_rgb", counted)
+    monkeypatch.setattr(limits, "MAX_BYTES_IN_FLIGHT", 2 * 9 * 40 * 40)
+    limits._budget.cache_clear()
+    data = encode(Image.new("RGB", (40, 40)), "PNG")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: decode(data, "x"), range(16)))
+    limits._budget.cache_clear()
+    assert most == 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tagseg.data import open_dataset
+from tagseg.data import DataError, open_dataset
+from tagseg.data.records import Record, Records
 from tests.data.small_datasets import GREEN, RED, write_image, write_text
 
 
@@ -32,3 +33,13 @@ def test_max_side_reduces_decoded_images(tmp_path: Path) -> None:
     dataset = open_dataset(write_text(tmp_path / "t.csv", "a.jpg,cat\n"), max_side=80)
     assert dataset[0][0].shape == (3, 20, 80)
     assert dataset[0][0].dtype == torch.uint8
+
+
+@pytest.mark.parametrize("name", ["a\nb.png", "a\x1b[31m.png", "a\x9b.png", "caf\udce9.png"])
+def test_names_that_terminals_or_lists_of_names_would_break_are_refused(name: str) -> None:
+    for record in (Record(name, frozenset(), None, "t.csv:3"), Record("a", frozenset({name}), None, "t.csv:3")):
+        with pytest.raises(
+            DataError, match=r"t\.csv:3: the (image|label) (.|\n)* has a character that is not printable; ren"
+        ):
+            Records.merge([record], None)
+    Records.merge([Record("überall 猫 \u200d.png", frozenset({"naïve"}), None, "t.csv:3")], None)

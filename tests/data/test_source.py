@@ -81,7 +81,7 @@ def test_source_can_be_restored_from_its_description() -> None:
     restored = DataSource.from_description({**json.loads(json.dumps(source.describe())), "image_count": 3})
     assert restored == source
     assert DataSource("data//t.csv", images="a/").describe() == DataSource("data/t.csv", images="a").describe()
-    with pytest.raises(DataError, match="has no 'path'"):
+    with pytest.raises(DataError, match="the description of a data source: path: field required; train again"):
         DataSource.from_description({})
 
 

@@ -109,7 +109,7 @@ def test_damaged_image_does_not_affect_others(tmp_path: Path) -> None:
     [
         ({"1.png": b"", "2.cls": b"0"}, r"x\.tar:1\.png: has no labels; add a \.json such as {\"labels\": \[\]}"),
         ({"1.png": b"", "1.json": b'{"width": 3}'}, r"x\.tar:1\.png: has no labels"),
-        ({"1.png": b"", "1.json": b"{"}, r"x\.tar:1\.json: cannot be read as json .*; correct it or remove it"),
+        ({"1.png": b"", "1.json": b"{"}, r"x\.tar:1\.json: is not valid JSON .*; correct it or remove it"),
         ({"1.png": b"", "1.txt": b"\xff"}, r"x\.tar:1\.txt: cannot be read as txt"),
         ({"1.cls": b"0"}, r"x\.tar: holds no images; pack samples such as 0001\.jpg and 0001\.json"),
         ({"1.png": b"", "1.txt": b"hot dog", "2.png": b"", "2.txt": b"dog"}, "labels can be read in two ways"),

@@ -9,6 +9,7 @@ from PIL import Image
 
 from tagseg.data import DataError
 from tagseg.predict.sources import MemorySource, find_sources, summarize_left_out
+from tests.data.small_datasets import image_bytes, write_zip
 from tests.predict.conftest import Pixels
 
 
@@ -96,3 +97,14 @@ def test_urls_and_standard_input_are_images(image: Pixels, monkeypatch: pytest.M
     assert isinstance(source, MemorySource)
     assert (source.name, source.path) == ("stdin", "-")
     assert np.array_equal(source.read(), image)
+
+
+def test_names_that_no_file_system_or_terminal_would_take_get_results(tmp_path: Path) -> None:
+    members = {f"{'x' * 400}{end}.png": image_bytes() for end in "ab"} | {"a\nb\x1b[31m.png": image_bytes()}
+    sources = find_sources(write_zip(tmp_path / "t.zip", members)).images
+    assert len({source.name for source in sources}) == 3
+    for source in sources:
+        (tmp_path / f"{source.name}_overlay.jpg.0123abcd.part").touch()
+        assert source.name.isprintable()
+        assert source.path is not None
+        assert source.path.isprintable()

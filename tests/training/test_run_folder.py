@@ -56,7 +56,10 @@ def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"recipe": {}, "classes": []}', "[" * 100_000])
 def test_damaged_configuration_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ConfigError, match="config.json is damaged: it is not the configuration of a run"):
+    with pytest.raises(
+        ConfigError,
+        match=r"config\.json: .*; name the folder of another run: this file is not the configuration of one",
+    ):
         read_config(tmp_path)
 
 

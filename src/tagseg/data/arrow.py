@@ -41,12 +41,15 @@ class ArrowCell(FileRef):
     def __str__(self) -> str:
         return f"{self.path}:{self.row}"
 
+    def size(self) -> int:
+        return 0  # the cell is in memory or in a memory map
+
     def read(self) -> bytes:
         cell = _read_cell(self.path, self.column, self.row)
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         if isinstance(content, bytes):
             return content
-        if isinstance(cell, dict) and cell.get("path"):
+        if isinstance(cell, dict) and isinstance(cell.get("path"), str):
             return FileRef(self.path.parent / cell["path"]).read()
         raise DataError(f"{self}: has no image", "remove the row")
 
@@ -197,6 +200,9 @@ def _read_labels(path: Path, columns: _Columns) -> tuple[list[Any], list[str | N
             table = table.read([*labels, *image_paths], use_threads=False)
         else:
             length = table.num_rows
+            for name in (columns.labels, columns.image):
+                if name is not None:
+                    table[name].validate(full=True)  # Arrow trusts the positions in a file: a wrong one is a crash
         labels_or_none = table[columns.labels].to_pylist() if columns.labels else [None] * length
         if not columns.has_paths:
             return labels_or_none, [None] * length

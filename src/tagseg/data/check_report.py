@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from tagseg.data.findings import Finding, find
+from tagseg.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,9 +112,9 @@ class CheckReport(BaseModel):
         from rich.table import Table
 
         console = console or Console()
-        overview = Table(title=escape(self.source), show_header=False)
+        overview = Table(title=escape(printable(self.source)), show_header=False)
         for name, value in self._overview():
-            overview.add_row(name, escape(value))
+            overview.add_row(name, escape(printable(value)))
         console.print(overview)
         table = Table("class", "images", "share", "validation", "most often with")
         for i, (name, count) in enumerate(zip(self.classes, self.counts, strict=True)):
@@ -123,7 +124,7 @@ class CheckReport(BaseModel):
         console.print(table)
         for finding in self.findings:
             style = _STYLES[finding.level]
-            console.print(f"[{style}]{finding.level}[/] {escape(finding.message)}", highlight=False)
+            console.print(f"[{style}]{finding.level}[/] {escape(printable(finding.message))}", highlight=False)
         console.print(f"[bold]{self._verdict_line()}[/]", highlight=False)
 
     def _overview(self) -> Iterable[tuple[str, str]]:

@@ -1,23 +1,72 @@
 """COCO's instances JSON: images with image-level labels, and masks for evaluation."""
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # those of pydantic before Python 3.12
+)
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PlainValidator
+from typing_extensions import TypedDict
 
+from tagseg._json import parse_json, validated
 from tagseg.data.files import FileIndex, read_text
 from tagseg.data.masks import IGNORE_LABEL, Mask, MaskReaders
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError
 
-_MAX_SIDE = 100_000  # pixels; larger images cannot be decoded
-_KEYS = {"images": ("id", "file_name", "width", "height"), "annotations": (), "categories": ("id", "name")}
-_TYPES = {"id": (int, str), "file_name": (str,), "name": (str,), "width": (int, float), "height": (int, float)}
+_MAX_SIDE = 100_000
+_MAX_PIXELS = 2**28  # a mask is held in memory, with that of one object
+
+
+def _require_id(value: Any) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("must be a number or a text")
+    return value
+
+
+def _require_number(value: Any) -> int | str:
+    """Require the ID of a category, by which classes are ordered, to be a number."""
+    number = _require_id(value)
+    int(number)
+    return number
+
+
+_Id = Annotated[int | str, PlainValidator(_require_id)]
+_Side = Annotated[float, Field(ge=1, le=_MAX_SIDE)]
+
+
+class _Image(TypedDict):
+    id: _Id
+    file_name: str
+    width: _Side
+    height: _Side
+
+
+class _Category(TypedDict):
+    id: Annotated[int | str, PlainValidator(_require_number)]
+    name: str
+
+
+class _Annotation(TypedDict):
+    image_id: _Id
+    category_id: _Id
+    id: NotRequired[Any]
+    segmentation: NotRequired[Any]  # checked where it is decoded
+    area: NotRequired[float | None]
+    iscrowd: NotRequired[bool | int | None]
+
+
+class _Instances(TypedDict):
+    images: list[_Image]
+    annotations: list[_Annotation]
+    categories: list[_Category]
 
 
 def find_coco(root: Path, split: str | None) -> Path | None:
@@ -41,7 +90,7 @@ def read_coco(path: Path, *, images: Sequence[Path] = (), classes: Sequence[str]
         classes: Class names in their order; None means all categories by ascending ID.
     """
     content = _read_instances(path)
-    names = _category_names(path, content)
+    names = _category_names(content)
     labels: dict[int | str, set[str]] = defaultdict(set)
     for annotation in content["annotations"]:
         labels[annotation["image_id"]].add(names[annotation["category_id"]])
@@ -64,17 +113,15 @@ def coco_masks(path: Path, records: Records) -> MaskReaders:
     _import_pycocotools(path)  # report a missing extra now, not when the first mask is read
     content = _read_instances(path)
     value_of = {name: value for value, name in enumerate(records.classes, start=1)}
-    values = {category: value_of[name] for category, name in _category_names(path, content).items() if name in value_of}
+    values = {category: value_of[name] for category, name in _category_names(content).items() if name in value_of}
     images = {image["file_name"]: image for image in reversed(content["images"])}
     file_names = {image["id"]: image["file_name"] for image in content["images"]}
-    annotations: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    annotations: dict[str, list[_Annotation]] = defaultdict(list)
     for annotation in content["annotations"]:
         annotations[file_names[annotation["image_id"]]].append(annotation)
     readers: dict[str, Callable[[], Mask]] = {}
     for image_id, record in zip(records.image_ids, records.records, strict=True):
         height, width = images[record.image]["height"], images[record.image]["width"]
-        if not (1 <= height <= _MAX_SIDE and 1 <= width <= _MAX_SIDE):
-            raise DataError(f"{record.location}: has the size {width} x {height}", "correct or remove the entry")
         readers[image_id] = _CocoMask(record.location, int(height), int(width), annotations[record.image], values)
     return readers
 
@@ -86,17 +133,21 @@ class _CocoMask:
     location: str
     height: int
     width: int
-    annotations: Sequence[Mapping[str, Any]]
+    annotations: Sequence[_Annotation]
     values: Mapping[int | str, int]  # category ID -> mask value
 
     def __call__(self) -> Mask:
+        if self.height * self.width > _MAX_PIXELS:
+            raise DataError(
+                f"{self.location}: has the size {self.width} x {self.height}", "correct or remove the entry"
+            )
         mask = np.zeros((self.height, self.width), np.uint8)
         for annotation in sorted(self.annotations, key=_drawing_order):
             value = IGNORE_LABEL if annotation.get("iscrowd") else self.values[annotation["category_id"]]
             mask[self._decode(annotation)] = value
         return mask
 
-    def _decode(self, annotation: Mapping[str, Any]) -> NDArray[np.bool_]:
+    def _decode(self, annotation: _Annotation) -> NDArray[np.bool_]:
         """Decode an annotation's polygons or run lengths, [H, W]."""
         name = f"{self.location}: annotation {annotation.get('id')}"
         segmentation = annotation.get("segmentation")
@@ -147,47 +198,32 @@ def _import_pycocotools(location: object) -> Any:
     return mask
 
 
-def _drawing_order(annotation: Mapping[str, Any]) -> tuple[bool, float]:
-    area = annotation.get("area")
-    return not annotation.get("iscrowd"), -float(area) if isinstance(area, int | float) else 0.0
+def _drawing_order(annotation: _Annotation) -> tuple[bool, float]:
+    return not annotation.get("iscrowd"), -(annotation.get("area") or 0.0)
 
 
-def _read_instances(path: Path) -> dict[str, Any]:
+def _read_instances(path: Path) -> _Instances:
     """Read an instances file and check its fields and references."""
-    try:
-        content: dict[str, Any] = json.loads(read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: is not valid JSON ({error})", "download it again") from error
-    for section, keys in _KEYS.items():
-        entries = content.get(section) if isinstance(content, dict) else None
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise DataError(f"{path}: has no {section!r}", "name a COCO instances file")
-        singular = section.removesuffix("s") if section != "categories" else "category"
-        for entry in entries:
-            for key in keys:
-                if not isinstance(entry.get(key), _TYPES[key]):
-                    raise DataError(
-                        f"{path}: {singular} {entry.get('id')} has no {key!r}", "correct or remove the entry"
-                    )
+    content = parse_json(read_text(path), path, "download it again")
+    content = validated(_Instances, content, path, "name a COCO instances file, and correct or remove such an entry")
     image_ids = {image["id"] for image in content["images"]}
     category_ids = {category["id"] for category in content["categories"]}
-    for annotation in content["annotations"]:
-        for key, known in (("image_id", image_ids), ("category_id", category_ids)):
-            if not isinstance(annotation.get(key), int | str) or annotation[key] not in known:
+    for number, annotation in enumerate(content["annotations"]):
+        for key, value, known in (
+            ("image_id", annotation["image_id"], image_ids),
+            ("category_id", annotation["category_id"], category_ids),
+        ):
+            if value not in known:
                 raise DataError(
-                    f"{path}: annotation {annotation.get('id')} has the {key} {annotation.get(key)}, "
-                    "which the file does not describe",
+                    f"{path}: annotations[{number}].{key}: {value!r} is not described in the file",
                     "correct or remove it",
                 )
     return content
 
 
-def _category_names(path: Path, content: dict[str, Any]) -> dict[int | str, str]:
+def _category_names(content: _Instances) -> dict[int | str, str]:
     """Category ID -> name, by ascending ID; the IDs have gaps."""
-    try:
-        categories = sorted(content["categories"], key=lambda category: int(category["id"]))
-    except ValueError as error:
-        raise DataError(f"{path}: has a category whose ID is not a number ({error})", "number them") from error
+    categories = sorted(content["categories"], key=lambda category: int(category["id"]))
     return {category["id"]: category["name"] for category in categories}
 
 

@@ -3,6 +3,7 @@
 import lzma
 import os
 import re
+import stat
 import tarfile
 import zipfile
 import zlib
@@ -18,13 +19,15 @@ from tagseg.data.images import (
     ImageInfo,
     Pixels,
     decode,
-    decode_with_mode,
     image_info,
     strip_image_suffix,
 )
+from tagseg.data.limits import MAX_TEXT_BYTES, hold_file, read_file, read_stream, require_size
 from tagseg.errors import DataError, unknown_name
 
 TAR_SUFFIX = ".tar"
+# zipfile raises RuntimeError for encrypted members and NotImplementedError for unknown compression methods.
+_ZIP_ERRORS = (OSError, KeyError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 # What follows the split in the name of a shard: -00000-of-00002, -00000-of-00002-0a1b2c3d, or _000123.
 _SHARD_NUMBER = re.compile(r"(?:^|[-_.])\d+(?:-of-\d+)?(?:-[0-9a-f]+)?$")
 
@@ -32,7 +35,7 @@ _SHARD_NUMBER = re.compile(r"(?:^|[-_.])\d+(?:-of-\d+)?(?:-[0-9a-f]+)?$")
 def read_text(path: Path) -> str:
     """Read a text file in UTF-8, with or without a byte order mark."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_file(path, MAX_TEXT_BYTES).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise DataError(f"{path}: does not exist", "name a file that does") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -67,14 +70,32 @@ class FileRef:
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path}:{self.member}"
 
-    def read(self) -> bytes:
-        """Read the file's content."""
+    def size(self) -> int:
+        """Size of the content that `read` returns, in bytes, as the file system or the archive tells it."""
         try:
             if self.member is None:
-                return self.path.read_bytes()
-            return _open_zip(self.path, os.getpid()).read(self.member)
-        except (OSError, KeyError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-            # zipfile raises RuntimeError for encrypted members and for unknown compression methods.
+                return self.path.stat().st_size
+            return _open_zip(self.path, os.getpid()).getinfo(self.member).file_size
+        except (OSError, KeyError) as error:
+            raise DataError(f"{self}: cannot be read ({error})", "replace the file or remove it") from error
+
+    def read(self) -> bytes:
+        """Read the file's content.
+
+        Raises:
+            DataError: It cannot be read, or is larger than 1 GiB.
+        """
+        require_size(self, self.size())
+        try:
+            if self.member is None:
+                return read_file(self.path)
+            archive = _open_zip(self.path, os.getpid())
+            # zipfile unpacks what BZIP2 packed without a limit: a few bytes of it can fill the memory.
+            if archive.getinfo(self.member).compress_type == zipfile.ZIP_BZIP2:
+                raise DataError(f"{self}: is packed by BZIP2, which is not read", "pack the zip again with Deflate")
+            with archive.open(self.member) as file:
+                return read_stream(file, self)
+        except _ZIP_ERRORS as error:
             raise DataError(f"{self}: cannot be read ({error})", "replace the file or remove it") from error
 
 
@@ -95,20 +116,24 @@ class TarMember(FileRef):
 
     Attributes:
         offset: Position of the member's content in the tar, in bytes.
-        size: Length of the content in bytes.
+        length: Length of the content in bytes.
     """
 
     offset: int = 0
-    size: int = 0
+    length: int = 0
+
+    def size(self) -> int:
+        return self.length
 
     def read(self) -> bytes:
+        require_size(self, self.length)
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
-                data = file.read(self.size)
+                data = file.read(self.length)
         except OSError as error:
             raise DataError(f"{self}: cannot be read ({error})", "replace the file or remove it") from error
-        if len(data) < self.size:
+        if len(data) < self.length:
             raise DataError(f"{self}: the tar is cut off here", "download or pack it again")
         return data
 
@@ -166,6 +191,12 @@ def find_shards(path: Path, suffixes: Iterable[str], split: str | None = None) -
     return by_split[split] if split in by_split else [file for files in by_split.values() for file in files]
 
 
+def read_image(file: FileRef, *, max_side: int | None = None) -> Pixels:
+    """Read and decode an image, as `decode` does."""
+    with hold_file(file.size()):
+        return decode(file.read(), str(file), max_side=max_side)
+
+
 @dataclass(frozen=True)
 class ImageFiles:
     """Images stored in files: an `ImageReader`.
@@ -179,14 +210,12 @@ class ImageFiles:
     max_side: int | None = None
 
     def read(self, index: int) -> Pixels:
-        file = self.files[index]
-        return decode(file.read(), str(file), max_side=self.max_side)
+        return read_image(self.files[index], max_side=self.max_side)
 
     def info(self, index: int) -> ImageInfo:
         file = self.files[index]
-        data = file.read()
-        pixels, mode = decode_with_mode(data, str(file))
-        return image_info(pixels, mode, data)
+        with hold_file(file.size()):
+            return image_info(file.read(), str(file))
 
     def select(self, indices: Sequence[int]) -> Self:
         return replace(self, files=tuple(self.files[i] for i in indices))
@@ -230,8 +259,9 @@ class FileIndex:
         elif self.path.suffix.lower() == TAR_SUFFIX:
             files = {PurePosixPath(str(file.member)): file for file in tar_members(self.path)}
         else:
-            members = _open_zip(self.path, os.getpid()).namelist()
-            files = {PurePosixPath(m): FileRef(self.path, m) for m in members if not m.endswith("/")}
+            members = _open_zip(self.path, os.getpid()).infolist()
+            names = [m.filename for m in members if not (m.is_dir() or stat.S_ISLNK(m.external_attr >> 16))]
+            files = {PurePosixPath(name): FileRef(self.path, name) for name in names}
         return {name: file for name, file in files.items() if self._is_indexed(name)}
 
     def _is_indexed(self, name: PurePosixPath) -> bool:

@@ -2,8 +2,10 @@
 
 import hashlib
 import io
+import os
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import PurePosixPath
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from tagseg.data.limits import hold_memory
 from tagseg.errors import DataError
 
 HEIF_SUFFIXES = frozenset({".heic", ".heif"})
@@ -20,10 +23,16 @@ IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".avif", 
 )
 THUMBNAIL_SIDE = 16
 Pixels = NDArray[np.uint8]  # [H, W, 3]
+# PIL knows more formats: some start other programs (EPS), most are rarely tried with damaged files.
+_FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "HEIF")
+MAX_MEGAPIXELS = "TAGSEG_MAX_MEGAPIXELS"  # in the environment: allows larger images
+if _megapixels := os.environ.get(MAX_MEGAPIXELS, ""):
+    # PIL refuses images of more than twice its limit.
+    Image.MAX_IMAGE_PIXELS = int(_megapixels) * 10**6 // 2 if _megapixels.isdecimal() else Image.MAX_IMAGE_PIXELS
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ImageInfo:
     """Facts about one image, for `check`.
 
@@ -42,16 +51,22 @@ class ImageInfo:
     thumbnail: NDArray[np.uint8]
 
 
-def image_info(pixels: Pixels, mode: str, content: bytes) -> ImageInfo:
-    """Facts about an image from its pixels, the mode of its file, and the file's content."""
-    height, width = pixels.shape[:2]
-    return ImageInfo(width, height, mode, hashlib.blake2b(content).digest(), thumbnail(pixels))
+def image_info(data: bytes, file_name: str) -> ImageInfo:
+    """Decode an image file and return facts about it.
+
+    Args:
+        data: Content of the file.
+        file_name: Name of the file, for error messages.
+    """
+    with _decoding(data, file_name) as image:
+        mode = image.mode
+        rgb = to_rgb(apply_exif_rotation(image))
+        return ImageInfo(*rgb.size, mode, hashlib.blake2b(data, digest_size=16).digest(), _thumbnail(rgb))
 
 
 def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:
     """Gray thumbnail, [THUMBNAIL_SIDE, THUMBNAIL_SIDE]; it keeps nothing of the aspect ratio."""
-    side = (THUMBNAIL_SIDE, THUMBNAIL_SIDE)
-    return np.asarray(Image.fromarray(pixels).convert("L").resize(side, Image.Resampling.BOX))
+    return _thumbnail(Image.fromarray(pixels))
 
 
 def strip_image_suffix(name: PurePosixPath) -> PurePosixPath:
@@ -63,40 +78,45 @@ def decode(data: bytes, file_name: str, *, max_side: int | None = None) -> Pixel
     """Decode an image to RGB, [H, W, 3].
 
     EXIF rotation is applied, transparent pixels are blended with white, 16-bit values are scaled to 8 bits, and only
-    the first frame of an animation is read. Images of up to 179 megapixels (twice `PIL.Image.MAX_IMAGE_PIXELS`) are
-    accepted.
+    the first frame of an animation is read. Images of up to 178 megapixels (twice `PIL.Image.MAX_IMAGE_PIXELS`) are
+    accepted; the environment variable TAGSEG_MAX_MEGAPIXELS sets another limit. Threads that decode large images wait
+    for each other, see `tagseg.data.limits`.
 
     Args:
         data: Content of the file.
         file_name: Name of the file, for error messages.
         max_side: Reduce the image so that no side is longer. A JPEG is then decoded at reduced size, which is faster.
     """
-    return decode_with_mode(data, file_name, max_side=max_side)[0]
+    with _decoding(data, file_name, max_side=max_side) as image:
+        rgb = to_rgb(apply_exif_rotation(image))
+        if max_side is not None and max(rgb.size) > max_side:
+            rgb = rgb.resize(_reduced_size(rgb.size, max_side), Image.Resampling.BICUBIC, reducing_gap=3.0)
+        return np.array(rgb)
 
 
-def decode_with_mode(data: bytes, file_name: str, *, max_side: int | None = None) -> tuple[Pixels, str]:
-    """Decode as `decode` does, and also return the mode in which the file stores its pixels (PIL's name)."""
+@contextmanager
+def _decoding(data: bytes, file_name: str, *, max_side: int | None = None) -> Iterator[Image.Image]:
+    """Open an image whose pixels are decoded in the block, in its share of memory; its errors name the file."""
     try:
-        image = _open(data)
-        mode = image.mode
+        image = open_image(data)
         if max_side is not None:
             image.draft(None, _reduced_size(image.size, max_side))
-        image = to_rgb(apply_exif_rotation(image))
-        if max_side is not None and max(image.size) > max_side:
-            image = image.resize(_reduced_size(image.size, max_side), Image.Resampling.BICUBIC, reducing_gap=3.0)
-        return np.array(image), mode
+        with hold_memory(_bytes_to_decode(image)):
+            yield image
     except DataError as error:
         raise DataError(f"{file_name}: {error.problem}", error.advice) from error
     except Image.DecompressionBombError as error:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6
         raise DataError(
-            f"{file_name}: has more than {limit} megapixels", "reduce the image, or raise PIL.Image.MAX_IMAGE_PIXELS"
+            f"{file_name}: has more than {limit} megapixels", f"reduce the image, or set {MAX_MEGAPIXELS} higher"
         ) from error
     except UnidentifiedImageError as error:
         raise DataError(
             f"{file_name}: is not an image that can be read ({len(data)} bytes)",
             "convert it to JPEG or PNG, or remove it",
         ) from error
+    except MemoryError as error:
+        raise DataError(f"{file_name}: does not fit into memory", "reduce the image or remove it") from error
     except Exception as error:  # PIL's decoders raise errors of many types on damaged files.
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise DataError(f"{file_name}: is damaged ({reason[0]})", "replace the file or remove it") from error
@@ -121,17 +141,24 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _open(data: bytes) -> Image.Image:
+def open_image(data: bytes, formats: Sequence[str] = _FORMATS) -> Image.Image:
+    """Open an image of one of these formats without decoding its pixels.
+
+    Args:
+        data: Content of the file.
+        formats: PIL's names of formats; one that this PIL does not have is left out.
+    """
+    Image.init()  # registers the formats once
     with warnings.catch_warnings():
         # PIL warns between one and two times its limit, a range that is accepted here.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         try:
-            return Image.open(io.BytesIO(data))
+            return Image.open(io.BytesIO(data), formats=[name for name in formats if name in Image.OPEN])
         except UnidentifiedImageError:
-            if data[4:8] != b"ftyp" or data[8:12] not in _HEIF_BRANDS:
+            if "HEIF" not in formats or data[4:8] != b"ftyp" or data[8:12] not in _HEIF_BRANDS:
                 raise
             _register_heif()
-            return Image.open(io.BytesIO(data))
+            return Image.open(io.BytesIO(data), formats=["HEIF"])
 
 
 def _register_heif() -> None:
@@ -140,6 +167,17 @@ def _register_heif() -> None:
     except ImportError:
         raise DataError("is a HEIC image", "install tagseg[heif] to read it, or convert it to JPEG") from None
     register_heif_opener()
+
+
+def _thumbnail(image: Image.Image) -> NDArray[np.uint8]:
+    return np.asarray(image.convert("L").resize((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.BOX))
+
+
+def _bytes_to_decode(image: Image.Image) -> int:
+    """Memory that decoding takes at its peak: PIL's image of at most 4 bytes a pixel, copies of it, and the array."""
+    in_double_precision = image.mode.startswith(("I", "F"))
+    per_pixel = 28 if in_double_precision else 20 if image.has_transparency_data else 9
+    return image.width * image.height * per_pixel
 
 
 def _reduced_size(size: tuple[int, int], max_side: int) -> tuple[int, int]:

@@ -14,6 +14,21 @@ _MAX_LISTED = 4  # labels of a reading that an error lists
 Cell = str | list[str]  # labels that are still to be split, or already a list
 
 
+def parse_labels(value: object, place: object) -> Cell:
+    """Labels of a JSON value: a text that is still to be split, a list of names or numbers, or null for none.
+
+    Args:
+        value: The value.
+        place: File, line and key, for error messages.
+    """
+    if value is None:
+        return ""
+    labels = value if isinstance(value, list) else [value]
+    if wrong := [label for label in labels if not isinstance(label, str | int | float)]:
+        raise DataError(f"{place}: has a label that is a {type(wrong[0]).__name__}", "write names or numbers")
+    return [str(label) for label in labels] if isinstance(value, list) else str(value)
+
+
 def split_labels(labels: Cell, separator: str | None) -> frozenset[str]:
     """Split the labels of one row.
 

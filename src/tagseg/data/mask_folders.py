@@ -4,12 +4,14 @@ images/1.jpg with masks/1.png, or JPEGImages/1.jpg with SegmentationClass/1.png.
 of classes.txt, without the background; without this file they are numbered.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from typing_extensions import TypedDict  # that of pydantic before Python 3.12
+
+from tagseg._json import parse_json, validated
 from tagseg.data.files import FileIndex, FileRef, read_text
 from tagseg.data.images import strip_image_suffix
 from tagseg.data.masks import MaskDataset, MaskFile, MaskReaders, find_mask_files, values_in
@@ -20,6 +22,11 @@ MASK_FOLDER = "SegmentationClass"  # of VOC's layout
 PSEUDO_LABELS_FILE = "pseudo_labels.json"  # how the masks of a folder were made, and where their images are
 _FOLDERS = (("images", "masks"), ("JPEGImages", MASK_FOLDER))
 _CLASSES_FILE = "classes.txt"
+
+
+class _PseudoLabelsFile(TypedDict):
+    data: dict[str, Any]
+    classes: list[str]
 
 
 def is_mask_folder(root: Path) -> bool:
@@ -72,11 +79,9 @@ def read_pseudo_label_source(root: Path) -> tuple[dict[str, Any], tuple[str, ...
     path = root / PSEUDO_LABELS_FILE
     if not path.is_file():
         return None
-    try:
-        values = json.loads(read_text(path))
-        return dict(values["data"]), tuple(map(str, values["classes"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged ({error})", "make the pseudo labels again in another folder") from error
+    advice = "make the pseudo labels again in another folder"
+    values = validated(_PseudoLabelsFile, parse_json(read_text(path), path, advice), path, advice)
+    return values["data"], tuple(values["classes"])
 
 
 def pseudo_label_file(root: Path, image_id: str) -> Path:

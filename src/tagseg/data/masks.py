@@ -1,21 +1,23 @@
 """Masks, for evaluation and for training on masks: an `ImageDataset` has no access to them."""
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from tagseg.data.files import FileIndex, FileRef
+from tagseg.data.images import open_image
+from tagseg.data.limits import hold_file, hold_memory
 from tagseg.errors import DataError
 
 IGNORE_LABEL = 255  # pixels of this value are left out of evaluation
 Mask = NDArray[np.uint8]  # [H, W]
 MaskReaders = Mapping[str, Callable[[], Mask]]
 
+_FORMATS = ("PNG", "TIFF", "BMP")
+_BYTES_PER_PIXEL = 9  # at the peak of decoding: of 32 bits in PIL and in the array, and the result
 _LOSSLESS_SUFFIXES = frozenset({".png", ".tif", ".tiff", ".bmp"})
 
 
@@ -96,14 +98,16 @@ def values_in(mask: Mask) -> list[int]:
 
 def read_mask(file: FileRef) -> Mask:
     """Read a mask file that stores one value per pixel, palette or gray, [H, W]."""
-    data = file.read()
-    try:
-        image = Image.open(io.BytesIO(data))
-        values = np.array(image)
-    except Exception as error:  # PIL's decoders raise errors of many types on damaged files.
-        raise DataError(f"{file}: is not a mask that can be read", "save it again as PNG") from error
-    if values.ndim != 2 or values.min() < 0 or values.max() > 255:
-        raise DataError(
-            f"{file}: is not a mask (mode {image.mode})", "save one value from 0 to 255 per pixel, gray or palette"
-        )
-    return values.astype(np.uint8)
+    with hold_file(file.size()):
+        data = file.read()
+        try:
+            image = open_image(data, _FORMATS)
+            with hold_memory(image.width * image.height * _BYTES_PER_PIXEL):
+                values = np.array(image)
+                if values.ndim == 2 and values.min() >= 0 and values.max() <= 255:
+                    return values.astype(np.uint8, copy=False)
+        except Exception as error:  # PIL's decoders raise errors of many types on damaged files.
+            raise DataError(f"{file}: is not a mask that can be read", "save it again as PNG") from error
+    raise DataError(
+        f"{file}: is not a mask (mode {image.mode})", "save one value from 0 to 255 per pixel, gray or palette"
+    )

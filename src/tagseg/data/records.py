@@ -1,5 +1,6 @@
 """Records of image and labels, which every reader of a format returns before any image is opened."""
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.data.images import strip_image_suffix
-from tagseg.errors import DataError, unknown_name
+from tagseg.errors import DataError, printable, unknown_name
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
     from tagseg.data.dataset import ImageDataset
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One image of a source.
 
@@ -53,6 +54,10 @@ class Records:
             records: Records in their order.
             classes: Class names in their order; None means all labels in alphabetical order.
         """
+        for record in records:
+            _require_printable(record.image, record.location, "image")
+            for label in record.labels:
+                _require_printable(label, record.location, "label")
         by_image: dict[str, list[Record]] = defaultdict(list)
         for record in records:
             by_image[record.image].append(record)
@@ -102,3 +107,9 @@ class Records:
         files = tuple(record.file for _, record in ids_and_records if record.file)
         image_ids = [image_id for image_id, _ in ids_and_records]
         return ImageDataset(self.classes, image_ids, labels, ImageFiles(files, max_side))
+
+
+def _require_printable(name: str, location: str, kind: str) -> None:
+    """Refuse line ends, escapes and bytes that are no UTF-8: names are listed in files and printed."""
+    if not name.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in name):
+        raise DataError(f"{location}: the {kind} {printable(name)} has a character that is not printable", "rename it")

@@ -3,6 +3,7 @@
 Seed, split and index determine an image, so every machine generates the same dataset.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from tagseg.data._shapes_render import SHAPE_CLASSES, Shape, draw_scene, paint, scene_mask
-from tagseg.data.images import ImageInfo, Pixels, image_info
+from tagseg.data.images import ImageInfo, Pixels, thumbnail
 from tagseg.data.masks import Mask, MaskDataset
 from tagseg.errors import DataError, unknown_name
 
@@ -64,7 +65,8 @@ class _ShapesReader:
 
     def info(self, index: int) -> ImageInfo:
         pixels = self.read(index)
-        return image_info(pixels, "RGB", pixels.tobytes())
+        digest = hashlib.blake2b(pixels.tobytes()).digest()
+        return ImageInfo(self.size, self.size, "RGB", digest, thumbnail(pixels))
 
     def select(self, indices: Sequence[int]) -> Self:
         return replace(self, indices=tuple(self.indices[i] for i in indices))

@@ -6,11 +6,18 @@ DataSource("VOCdevkit", split="val").open_masks()
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NotRequired,  # those of pydantic before Python 3.12
+)
 
+from typing_extensions import TypedDict
+
+from tagseg._json import validated
 from tagseg.data._shapes_render import SHAPE_CLASSES
 from tagseg.data.arrow import ARROW_SUFFIXES, read_arrow
 from tagseg.data.classes import ClassChoice, split_choice
@@ -114,6 +121,19 @@ class PseudoLabels:
 DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels
 
 
+class _Description(TypedDict):
+    """What `DataSource.describe` writes."""
+
+    path: str
+    images: NotRequired[Sequence[str]]
+    split: NotRequired[str | None]
+    masks: NotRequired[Sequence[str]]
+    separator: NotRequired[str | None]
+    sbd: NotRequired[str | None]
+    limit: NotRequired[int | None]
+    classes: NotRequired[Sequence[str]]
+
+
 @dataclass(frozen=True, init=False)
 class DataSource:
     """A dataset that can be opened: its path and how to read it.
@@ -182,9 +202,13 @@ class DataSource:
         if _is_built_in(self.path):
             return Shapes(_shapes_count(self.path), self.split or "train")
         path = expand_home(self.path)
-        if path.is_dir():
+        try:
+            is_folder, exists = path.is_dir(), path.exists()
+        except (OSError, ValueError):  # no file system allows this name
+            is_folder = exists = False
+        if is_folder:
             return self._detect_folder(path)
-        if not path.exists():
+        if not exists:
             raise DataError(
                 f"{self.path}: does not exist",
                 "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'",
@@ -312,18 +336,19 @@ class DataSource:
         return DataSource(**{**asdict(self), **paths, "images": images, "masks": masks, "sbd": sbd})
 
     @classmethod
-    def from_description(cls, fields: Mapping[str, Any]) -> "DataSource":
+    def from_description(cls, fields: Any) -> "DataSource":
         """Source that `describe` described; other entries of the mapping are ignored."""
-        if "path" not in fields:
-            raise DataError("the description of a data source has no 'path'", "train again")
-        return cls(**{name: value for name, value in fields.items() if name in cls.__dataclass_fields__})
+        return cls(**validated(_Description, fields, "the description of a data source", "train again"))
 
     def _detect_folder(self, path: Path) -> DataFormat:
         split = self.split
         if found := read_pseudo_label_source(path):
             fields, classes = found
             images = {"images": self.images} if self.images else {}
-            return PseudoLabels(path, DataSource.from_description({**fields, **images}), classes)
+            source = DataSource.from_description({**fields, **images})
+            if not _is_built_in(source.path) and expand_home(source.path).resolve() == path.resolve():
+                raise DataError(f"{path}: its images are said to be in itself", "make the pseudo labels again")
+            return PseudoLabels(path, source, classes)
         if voc := find_voc(path, Path(self.sbd) if self.sbd else None):
             return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
         if coco := find_coco(path, split):

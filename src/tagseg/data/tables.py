@@ -2,15 +2,15 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tagseg._json import parse_json
 from tagseg.data.files import FileIndex, FileRef, is_file, read_text
 from tagseg.data.images import IMAGE_SUFFIXES
-from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, split_labels
+from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, parse_labels, split_labels
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError, unknown_name
 
@@ -127,10 +127,7 @@ def _json_rows(path: Path, text: str) -> Iterator[_Row]:
         if not line.strip():
             continue
         location = f"{path}:{number}"
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{location}: is not valid JSON ({error})", "write one object per line") from error
+        entry = parse_json(line, location, "write one object per line")
         if not isinstance(entry, dict):
             raise DataError(f"{location}: is not a JSON object", 'write {{"file_name": ..., "labels": [...]}}')
         image = next((entry[key] for key in _IMAGE_COLUMNS if entry.get(key)), None)
@@ -138,9 +135,10 @@ def _json_rows(path: Path, text: str) -> Iterator[_Row]:
         if image is None or key is None:
             missing_key = "file_name" if image is None else "labels"
             raise DataError(f"{location}: has no {missing_key}; its keys are {', '.join(entry) or 'none'}")
-        value = [] if entry[key] is None else entry[key]
-        labels = [str(label) for label in value] if isinstance(value, list) else str(value)
+        if not isinstance(image, str | int | float):
+            raise DataError(f"{location}: the name of its image is a {type(image).__name__}", "write a text")
         split = entry.get("split")
+        labels = parse_labels(entry[key], f"{location}: {key}")
         yield _Row(str(image), labels, None if split is None else str(split), location)
 
 

@@ -12,9 +12,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tagseg.data.files import FileRef, read_text
+from tagseg.data.limits import read_file
 from tagseg.data.masks import Mask, MaskFile, MaskReaders
+from tagseg.data.matlab import read_struct_field
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError, unknown_name
 
@@ -24,6 +27,7 @@ VOC_CLASSES = (
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )
 # fmt: on
+_MAX_XML_BYTES = 2**24
 _SPLITS = ("train", "val", "trainval", "train_aug")
 
 
@@ -118,8 +122,8 @@ def _labels(folders: VocFolders, image_id: str) -> frozenset[str]:
     xml = folders.annotation(image_id)
     if xml.is_file():
         try:
-            elements = ElementTree.parse(xml).findall("object/name")
-        except (ElementTree.ParseError, OSError, ValueError) as error:
+            elements = ElementTree.fromstring(read_file(xml, _MAX_XML_BYTES)).findall("object/name")
+        except (ElementTree.ParseError, OSError, ValueError, LookupError) as error:
             raise DataError(f"{xml}: is not valid XML ({error})", "unpack the archive again") from error
         return frozenset((element.text or "").strip() for element in elements)
     mat = folders.sbd_annotation(image_id)
@@ -130,35 +134,23 @@ def _labels(folders: VocFolders, image_id: str) -> frozenset[str]:
 
 def _sbd_categories(path: Path) -> list[int]:
     """Categories (1 to 20) that an SBD file lists for its image; the mask in the same file is not passed on."""
-    values = _read_sbd(path, "CategoriesPresent")
-    try:
-        categories = [int(category) for category in np.atleast_1d(values)]
-    except (ValueError, TypeError) as error:
-        raise _not_sbd(path, error) from error
-    if any(not 1 <= category <= len(VOC_CLASSES) for category in categories):
-        raise _not_sbd(path, f"categories {categories}")
-    return categories
+    values = _read_sbd(path, "CategoriesPresent").ravel().tolist()
+    if any(value not in range(1, len(VOC_CLASSES) + 1) for value in values):
+        raise _not_sbd(path, f"categories {values[:5]}")
+    return [int(value) for value in values]
 
 
 def _sbd_mask(path: Path) -> Mask:
-    values = _read_sbd(path, "Segmentation")
-    try:
-        mask = np.asarray(values, np.uint8)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise _not_sbd(path, error) from error
-    if mask.ndim != 2:
-        raise _not_sbd(path, f"mask of shape {list(mask.shape)}")
-    return mask
+    mask = _read_sbd(path, "Segmentation")
+    if mask.ndim != 2 or mask.dtype != np.uint8:
+        raise _not_sbd(path, f"mask of shape {list(mask.shape)} and type {mask.dtype}")
+    return mask.copy()
 
 
-def _read_sbd(path: Path, field: str) -> Any:
+def _read_sbd(path: Path, field: str) -> NDArray[Any]:
     try:
-        from scipy.io import loadmat
-    except ImportError as error:
-        raise DataError(f"{path}: reading SBD needs scipy", "install it with: pip install 'tagseg[sbd]'") from error
-    try:
-        return loadmat(path, variable_names="GTcls", squeeze_me=True, simplify_cells=True)["GTcls"][field]
-    except Exception as error:  # which errors a damaged file raises depends on scipy's version
+        return read_struct_field(path, "GTcls", field)
+    except (OSError, ValueError) as error:
         raise _not_sbd(path, error) from error
 
 

@@ -4,19 +4,22 @@ Labels are a key of the .json (`labels`, `label`, `tags` and so on), the name or
 .txt. Images are read at their position in the tar.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tagseg._json import parse_json
 from tagseg.data.files import TarMember, tar_members
 from tagseg.data.images import IMAGE_SUFFIXES
-from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, split_labels
+from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, parse_labels, split_labels
+from tagseg.data.limits import require_size
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError
 
 _LABEL_SUFFIXES = ("json", "cls", "txt")  # by preference
+_MAX_LABEL_BYTES = 2**24
+_CORRECT = "correct it or remove it"
 
 
 @dataclass
@@ -71,15 +74,16 @@ def _labels(sample: _Sample) -> Cell:
     for suffix in _LABEL_SUFFIXES:
         if (member := sample.labels.get(suffix)) is None:
             continue
+        require_size(member, member.size(), _MAX_LABEL_BYTES)
         try:
             text = member.read().decode()
-            value: Any = _label_value(json.loads(text)) if suffix == "json" else text.strip()
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"{member}: cannot be read as {suffix} ({error})", "correct it or remove it") from error
+        except UnicodeDecodeError as error:
+            raise DataError(f"{member}: cannot be read as {suffix} ({error})", _CORRECT) from error
+        if suffix != "json":
+            return text.strip()
+        value = _label_value(parse_json(text, member, _CORRECT))
         if value is not None:
-            return [str(label) for label in value] if isinstance(value, list) else str(value)
+            return parse_labels(value, member)
     raise DataError(
         f"{sample.image}: has no labels",
         'add a .json such as {{"labels": []}}, a .cls or a .txt beside it; labels may be empty',

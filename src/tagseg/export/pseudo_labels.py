@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from tagseg._json import parse_json
 from tagseg._progress import track
 from tagseg.data import DataSource, ImageDataset
-from tagseg.data.files import FileRef
+from tagseg.data.files import FileRef, read_text
 from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
 from tagseg.data.masks import IGNORE_LABEL, Mask, read_mask
 from tagseg.errors import ConfigError, DataError, make_folder, writing
@@ -176,14 +177,12 @@ def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
     settings = json.loads(json.dumps(settings))  # as it reads back: tuples become lists
     path = out / PSEUDO_LABELS_FILE
     if path.is_file():
-        try:
-            existing = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            raise ConfigError(f"{path} is damaged", "choose another folder with {out}, or delete that one") from None
+        advice = "choose another folder with {out}, or delete that one"
+        existing = parse_json(read_text(path), path, advice, error=ConfigError)
         if found := list(differences(existing, settings)):
             raise ConfigError(
                 f"{out} holds pseudo labels of other settings ({'; '.join(found[:3])})",
-                "choose another folder with {out}, or delete that one",
+                advice,
             )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -80,17 +80,17 @@ class ModelConfig(Settings):
     """Mixing rate of the gate: the share of shallow features."""
     gci: bool | Literal["paper"] | None = None
     """Global Cue Injection (Eq. 11): true, false, or paper for the paper's formula; auto: if there is a gate."""
-    width: int = Field(default=256, ge=16)
+    width: int = Field(default=256, ge=16, le=4096)
     """Channels of the ASPP and the decoder; fewer are faster and less accurate."""
     background_score: float = 1.0
     """Constant score of the background for single-stage; transformers, whose tokens see the whole image, need more."""
     background: float = Field(default=0.1, ge=0)
     """Constant background score of cam; a class must exceed it to win a pixel."""
-    in_channels: int = Field(default=3, ge=1)
+    in_channels: int = Field(default=3, ge=1, le=1024)
     """Channels of the images; cannot be set in a recipe."""
     stride_on: Literal["conv1", "conv2"] = "conv2"
     """Strided convolution of a ResNet's blocks; comes with its weights, cannot be set in a recipe."""
-    class_names: tuple[str, ...] = ()
+    class_names: Annotated[tuple[str, ...], Field(max_length=65535)] = ()
     """Class names without the background; come with the data, cannot be set in a recipe."""
 
     @field_validator("pretrained", mode="before")
@@ -103,6 +103,14 @@ class ModelConfig(Settings):
     def _check_gci(cls, value: object) -> object:
         if value not in (True, False, None, "paper"):
             raise ConfigError(f"gci must be true, false or 'paper', got {value!r}")
+        return value
+
+    @field_validator("class_names")
+    @classmethod
+    def _check_class_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if any(ord(char) < 32 for char in name):
+                raise ConfigError(f"the class name {name!r} has a character that is not printable")
         return value
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TextIO
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tagseg.errors import ConfigError, make_folder, writing
 from tagseg.models.serialization import write_atomically
@@ -38,6 +38,14 @@ class PlannedImage:
     name: str
     path: str | None
     tags: tuple[str, ...] | None
+
+
+class _JournalLine(BaseModel):
+    """A line of a journal: the run, files that are begun, or an image whose files are written."""
+
+    run: RunRecord | None = None
+    writes: tuple[str, ...] = ()
+    image: ImageRecord | None = None
 
 
 @dataclass
@@ -265,7 +273,7 @@ class PredictionFolder:
 
     def _begun_files(self) -> set[str]:
         lines = _read_lines(_journal(self.path))
-        return {file for line in lines for file in line.get("writes", ())}
+        return {file for line in lines for file in line.writes}
 
     def _close_file(self) -> None:
         if self._journal is not None:
@@ -322,16 +330,12 @@ def _read_folder(out: Path) -> Iterator[tuple[str, _Earlier]]:
     for name in sorted(name for name in names if _INDEX_NAME.fullmatch(name)):
         earlier = _read_index(out / name)
         for line in _read_lines(_journal(out / name)):
-            try:
-                if "run" in line and earlier is None:
-                    earlier = _Earlier(RunRecord.model_validate(line["run"]))
-                if earlier is not None and "image" in line:
-                    record = ImageRecord.model_validate(line["image"])
-                    earlier.records[record.name] = record
-            except ValidationError:
-                raise _unreadable(_journal(out / name)) from None
+            if line.run is not None and earlier is None:
+                earlier = _Earlier(line.run)
+            if earlier is not None and line.image is not None:
+                earlier.records[line.image.name] = line.image
             if earlier is not None:
-                earlier.unfinished.update(line.get("writes", ()))
+                earlier.unfinished.update(line.writes)
         if earlier is not None:
             yield name, earlier
 
@@ -346,13 +350,14 @@ def _read_index(path: Path) -> _Earlier | None:
     return _Earlier(index.run, {record.name: record for record in index.images}, index.legend)
 
 
-def _read_lines(journal: Path) -> Iterator[dict[str, Any]]:
+def _read_lines(journal: Path) -> Iterator[_JournalLine]:
     """Lines of a journal, without one that a crash cut."""
-    for text in journal.read_text(encoding="utf-8", errors="replace").splitlines() if journal.is_file() else ():
+    for text in journal.read_text(encoding="utf-8", errors="replace").split("\n") if journal.is_file() else ():
         try:
-            yield json.loads(text)
-        except ValueError:
-            continue
+            yield _JournalLine.model_validate_json(text)
+        except ValidationError as error:
+            if any(problem["type"] != "json_invalid" for problem in error.errors()):
+                raise _unreadable(journal) from None
 
 
 def _unreadable(path: Path) -> ConfigError:

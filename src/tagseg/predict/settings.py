@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from safetensors.torch import save_file
 
+from tagseg._json import parse_json, validated
 from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.base import SMALLEST_SIDE
 from tagseg.models.config import ModelConfig
@@ -145,13 +146,14 @@ class InferenceSettings:
     @classmethod
     def from_json(cls, text: str) -> "InferenceSettings":
         """Settings that `to_json` wrote; missing fields have their defaults, an unknown one fails."""
-        values: dict[str, Any] = json.loads(text)
+        values = validated(
+            dict[str, Any], parse_json(text, "the inference settings", error=ConfigError), "", error=ConfigError
+        )
         known = [field.name for field in fields(cls)]
         for name in values:
             if name not in known:
                 raise unknown_name("inference setting", name, known)
-        tuples = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **tuples})
+        return validated(cls, values, "the inference settings", strict=False, error=ConfigError)
 
 
 def size_for_crop(crop: int) -> int:
@@ -180,7 +182,12 @@ def default_settings(config: ModelConfig) -> InferenceSettings:
 def read_settings(path: str | Path, config: ModelConfig) -> InferenceSettings:
     """Settings in a model's file, or the paper's if it has none."""
     notes = read_notes(path)
-    return InferenceSettings.from_json(notes[NOTE]) if NOTE in notes else default_settings(config)
+    if NOTE not in notes:
+        return default_settings(config)
+    try:
+        return InferenceSettings.from_json(notes[NOTE])
+    except ConfigError as error:
+        raise WeightsError(f"{path} is not a model of this version of tagseg: {error.problem}", error.advice) from None
 
 
 def write_settings(path: str | Path, settings: InferenceSettings) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.arrow import ARROW_SUFFIXES, arrow_images
-from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive
+from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive, read_image
 from tagseg.data.images import (
     HEIF_SUFFIXES,
     IMAGE_SUFFIXES,
@@ -23,8 +23,9 @@ from tagseg.data.images import (
     strip_image_suffix,
     to_rgb,
 )
+from tagseg.data.limits import read_stream
 from tagseg.data.urls import UrlRef, check_url, is_url, url_name
-from tagseg.errors import DataError
+from tagseg.errors import DataError, printable
 from tagseg.predict.video import VIDEO_SUFFIXES, FrameSource, VideoSource, open_video, why_no_video
 
 MemoryImage = Image.Image | NDArray[np.generic] | Tensor | bytes
@@ -32,6 +33,7 @@ MemoryInput = MemoryImage | BinaryIO
 ImageInput = str | Path | MemoryInput
 _IN_MEMORY = (Image.Image, np.ndarray, Tensor, bytes)
 _STDIN = "-"
+_MAX_NAME_BYTES = 200  # file systems allow 255
 # Files that a user may take for images but that are not read from a folder.
 _UNREAD_SUFFIXES = frozenset(
     {".arw", ".cr2", ".cr3", ".dng", ".eps", ".exr", ".hdr", ".ico", ".jp2", ".jxl", ".nef", ".orf", ".pgm", ".ppm"}
@@ -50,11 +52,13 @@ class FileSource:
     @property
     def path(self) -> str:
         """Path of the file; a member of a zip as `photos.zip:cats/1.jpg`."""
-        return str(self.file)
+        return printable(str(self.file))
 
     def read(self) -> Pixels:
         """Decode to RGB, [H, W, 3]."""
-        return decode(self.file.read(), str(self.file))
+        if isinstance(self.file, UrlRef):
+            return decode(self.file.read(), str(self.file))
+        return read_image(self.file)
 
 
 @dataclass(frozen=True)
@@ -140,11 +144,11 @@ class _Search:
             check_url(image)
             self._add(_file_source(UrlRef(image), url_name(image)))
         elif isinstance(image, str) and image == _STDIN:
-            self._add(MemorySource("stdin", sys.stdin.buffer.read(), _STDIN))
+            self._add(MemorySource("stdin", read_stream(sys.stdin.buffer, "standard input"), _STDIN))
         elif isinstance(image, str | Path):
             self._add_path(expand_home(image))
         elif _is_in_memory(image):
-            content = image if isinstance(image, _IN_MEMORY) else image.read()
+            content = image if isinstance(image, _IN_MEMORY) else read_stream(image, "file object")
             self._add(MemorySource(f"image-{len(self.sources.images) + 1:04d}", content))
         else:
             raise DataError(
@@ -245,10 +249,16 @@ def _file_source(file: FileRef | UrlRef, name: str) -> FileSource:
 
 
 def _safe_name(name: str, *, keep_suffix: bool = False) -> str:
-    # Results are written below a folder by this name, so it must not lead out of it.
+    # Results are written below a folder by this name, so it must not lead out of it, and file systems must allow it.
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
-    path = PurePosixPath(*parts)
+    path = PurePosixPath(*(_allowed_part(part) for part in parts))
     return str(path if keep_suffix else path.with_suffix(""))
+
+
+def _allowed_part(part: str) -> str:
+    """A part of a name without control characters, and only its end if it is too long for the names of results."""
+    text = "".join(char if char.isprintable() else "_" for char in part)
+    return text.encode()[-_MAX_NAME_BYTES:].decode(errors="ignore")
 
 
 def _suffix_advice() -> str:

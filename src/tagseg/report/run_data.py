@@ -108,7 +108,7 @@ def read_evaluations(run: RunData, others: Sequence[Evaluation]) -> list[Evaluat
         return list(others)
     try:
         return [Evaluation.from_json(path.read_text(encoding="utf-8")), *others]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise DataError(f"{path}: not a result of an evaluation ({error})", "evaluate again or delete it") from None
 
 

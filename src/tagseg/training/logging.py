@@ -59,9 +59,16 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
             line = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int) and "kind" in line:
+        if _is_metrics(line):
             lines.append(line)
     return lines
+
+
+def _is_metrics(line: object) -> bool:
+    """Whether a line has a kind, a step, and otherwise numbers."""
+    if not isinstance(line, dict) or not isinstance(line.get("kind"), str) or type(line.get("step")) is not int:
+        return False
+    return all(value is None or isinstance(value, int | float) for key, value in line.items() if key != "kind")
 
 
 class RunProgress(ProgressBar):

@@ -8,7 +8,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict  # that of pydantic before Python 3.12
+
+from tagseg._json import parse_json, validated
 from tagseg._version import __version__
+from tagseg.data.files import read_text
 from tagseg.errors import ConfigError
 from tagseg.models import Network
 from tagseg.models.serialization import write_atomically
@@ -16,7 +20,14 @@ from tagseg.training.recipe import Recipe
 
 CONFIG_FILE = "config.json"
 VALIDATION_FILE = "validation.txt"
+_DAMAGED = "name the folder of another run: this file is not the configuration of one"
 _PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "pillow")
+
+
+class _Config(TypedDict):
+    recipe: dict[str, dict[str, Any]]
+    classes: list[str]
+    data: dict[str, Any]
 
 
 def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict[str, Any]) -> None:
@@ -55,12 +66,8 @@ def read_config(run: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{run} is not a run folder: it has no {CONFIG_FILE}", "name the folder that training wrote to"
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        config = None
-    if not isinstance(config, dict) or not {"recipe", "classes", "data"} <= config.keys():
-        raise ConfigError(f"{path} is damaged: it is not the configuration of a run")
+    config: dict[str, Any] = parse_json(read_text(path), path, _DAMAGED, error=ConfigError)
+    validated(_Config, config, path, _DAMAGED, error=ConfigError)
     return config
 
 
@@ -75,7 +82,7 @@ def read_held_out(run: Path) -> list[str]:
     path = run / VALIDATION_FILE
     if not path.is_file():
         raise ConfigError(f"{run} has no {VALIDATION_FILE}, which names the validation images of a run")
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+    return read_text(path).split("\n")[:-1]
 
 
 def check_disk_space(out: Path, network: Network) -> None:
