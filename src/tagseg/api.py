@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +26,23 @@ from tagseg.predict.progress import PredictionProgress
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.predict.tags import TagsInput
-from tagseg.training.distributed import interruptible, preserve_accelerate_state, processes, requested_device
+from tagseg.training.distributed import (
+    interruptible,
+    is_main_process,
+    preserve_accelerate_state,
+    processes,
+    requested_device,
+)
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
-from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
+from tagseg.training.run_folder import (
+    check_disk_space,
+    hold_run,
+    prepare_folder,
+    read_config,
+    read_held_out,
+    write_held_out,
+)
 
 MAX_EVALUATED = 100  # validation images whose masks are evaluated after each epoch: enough for a curve
 
@@ -166,7 +179,11 @@ def _train(
     learns_masks = recipe.model.method == "supervised"
     recipe = recipe.model_copy(update={"model": inherit_design(recipe.model)})
     _inference_settings(recipe, recipe.model)  # refuses wrong values before any image is read
-    with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with (
+        requested_device(device),
+        torch.random.fork_rng(devices=range(torch.cuda.device_count())),
+        hold_run(out) if is_main_process() else nullcontext(),
+    ):
         state = processes()
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)

@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
+from tagseg.models.serialization import write_atomically
 from tagseg.predict.resize import ClassMask, resize_image, working_shape
 
 _OPACITY = 0.6
@@ -51,7 +52,7 @@ def save_mask(mask: ClassMask, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise ConfigError(f"{path}: masks are saved as PNG, which keeps their values", "give the file the suffix .png")
-    mask_image(mask).save(path)
+    write_atomically(path, lambda part: mask_image(mask).save(part, "PNG"))
 
 
 def blend(image: Pixels, mask: ClassMask) -> Pixels:

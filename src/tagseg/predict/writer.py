@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from tagseg._lock import hold_folder
 from tagseg.errors import ConfigError, DataError, writing
 from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import TRUE_TAGS
-from tagseg.predict.folder import PlannedImage, PredictionFolder, output_files
+from tagseg.predict.folder import PlannedImage, PredictionFolder, index_file, output_files
 from tagseg.predict.index import ImageRecord, RunRecord
 from tagseg.predict.pipeline import read_ahead
 from tagseg.predict.prediction import Prediction
@@ -51,22 +52,23 @@ def write_predictions(
         planned = [image for _, image in _with_plans(predictions)]
     else:
         raise DataError("no predictions were given")
-    folder = PredictionFolder(Path(out_dir), run, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
-    progress.start(folder.plan(planned, more=videos) + estimate)
-    if isinstance(predictions, PredictionStream):
-        predictions.needs, predictions.on_tile = folder.needs, progress.tile
-        named = ((prediction.name, prediction) for prediction in predictions)
-    else:
-        named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
-    writer = _Writer(Path(out_dir), folder, run)
-    try:
-        with closing(read_ahead(writer.write, named)) as written:
-            for number, _ in enumerate(written, start=1):
-                progress.advance(number)
-    except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
-        folder.interrupt(skipped=skipped, left_out=left_out)
-        raise
-    return folder.finish(skipped=skipped, left_out=left_out)
+    with hold_folder(Path(out_dir), file=index_file(shard)):
+        folder = PredictionFolder(Path(out_dir), run, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
+        progress.start(folder.plan(planned, more=videos) + estimate)
+        if isinstance(predictions, PredictionStream):
+            predictions.needs, predictions.on_tile = folder.needs, progress.tile
+            named = ((prediction.name, prediction) for prediction in predictions)
+        else:
+            named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
+        writer = _Writer(Path(out_dir), folder, run)
+        try:
+            with closing(read_ahead(writer.write, named)) as written:
+                for number, _ in enumerate(written, start=1):
+                    progress.advance(number)
+        except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
+            folder.interrupt(skipped=skipped, left_out=left_out)
+            raise
+        return folder.finish(skipped=skipped, left_out=left_out)
 
 
 class _Writer:

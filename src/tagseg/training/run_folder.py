@@ -4,19 +4,33 @@ import json
 import platform
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tagseg._lock import has_no_files, hold_folder, remove_part_files
 from tagseg._version import __version__
 from tagseg.errors import ConfigError
 from tagseg.models import Network
-from tagseg.models.serialization import write_atomically
+from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, write_atomically
 from tagseg.training.recipe import Recipe
 
 CONFIG_FILE = "config.json"
 VALIDATION_FILE = "validation.txt"
+METRICS_FILE = "metrics.jsonl"
+FEATURES_PREFIX = ".features-"  # folders of the features of a frozen backbone, while a run lasts
 _PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "pillow")
+
+
+@contextmanager
+def hold_run(out: Path) -> Iterator[None]:
+    """Hold the folder of a run, and remove what a killed process left there; of several processes the main one does."""
+    with hold_folder(out):
+        remove_part_files(out, (CONFIG_FILE, VALIDATION_FILE, METRICS_FILE, CHECKPOINT_FILE, MODEL_FILE))
+        for features in out.glob(f"{FEATURES_PREFIX}*") if (out / CONFIG_FILE).is_file() else ():
+            shutil.rmtree(features, ignore_errors=True)
+        yield
 
 
 def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict[str, Any]) -> None:
@@ -39,7 +53,7 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
                 "choose another folder with {out}, or delete that one",
             )
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not (out.is_dir() and has_no_files(out)):
         raise ConfigError(f"{out} exists and is not a run folder", "choose another folder with {out}")
     out.mkdir(parents=True, exist_ok=True)
     versions = {"tagseg": __version__, "python": platform.python_version()}
