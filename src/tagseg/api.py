@@ -14,6 +14,7 @@ import torch
 from tagseg._device import usable_cores
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
 from tagseg.data.check import check as check_data
+from tagseg.data.images import ImageInfo
 from tagseg.data.split import hold_out
 from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
@@ -33,6 +34,7 @@ from tagseg.training.distributed import (
     processes,
     requested_device,
 )
+from tagseg.training.image_list import list_images
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import (
@@ -192,20 +194,22 @@ def _train(
         torch.manual_seed(recipe.training.seed)
         # Before all images are read, which takes minutes: weights may be missing, or not fit.
         network = build_network(recipe.model, images.classes)
-        train_data, train_masks, num_bad = _check_images(
+        train_data, train_masks, train_infos, num_bad = _check_images(
             source, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
         )
         for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)
+        listed = {"train": list_images(train_data, train_infos)}
         val_source = source if val is None else val
         if val is None:
             val_masks = train_masks
             train_data, val_data = hold_out(train_data, recipe.validation.fraction, seed=recipe.training.seed)
         else:
             images = val.open(train_data.classes, skip_missing=skip_bad)
-            val_data, val_masks, more_bad = _check_images(
+            val_data, val_masks, val_infos, more_bad = _check_images(
                 val, images, learns_masks=learns_masks, skip_bad=skip_bad, progress=progress
             )
+            listed["validation"] = list_images(val_data, val_infos)
             num_bad += more_bad
         if not len(val_data):
             raise DataError(f"{val_source.path}: no images can be held out for validation", "name some with {val}")
@@ -218,7 +222,7 @@ def _train(
         }
         inference = _inference_settings(recipe, network.config)
         with state.main_process_first(), writing(out):
-            prepare_folder(out, recipe, train_data.classes, description)
+            prepare_folder(out, recipe, train_data.classes, description, listed)
         check_disk_space(out, network)
         if state.is_main_process:
             with writing(out):
@@ -524,14 +528,14 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
 
 def _check_images(
     source: DataSource, images: ImageDataset, *, learns_masks: bool, skip_bad: bool, progress: bool
-) -> tuple[ImageDataset, MaskDataset | None, int]:
-    """Images of a source that can be read, their masks if they are learned from, and the number of other images."""
+) -> tuple[ImageDataset, MaskDataset | None, list[ImageInfo], int]:
+    """Images of a source that can be read, their masks if learned from, facts about them, and the number of others."""
     masks = None
     if learns_masks:
         masks = source.open_masks(images.classes)
         images = images_with_mask_labels(images, masks, progress=progress)
-    images, num_bad = readable_images(images, skip_bad=skip_bad, progress=progress)
-    return images, masks, num_bad
+    images, infos, num_bad = readable_images(images, skip_bad=skip_bad, progress=progress)
+    return images, masks, infos, num_bad
 
 
 def _inference_settings(recipe: Recipe, config: ModelConfig) -> InferenceSettings:

@@ -3,7 +3,7 @@
 import json
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +14,7 @@ from tagseg._version import __version__
 from tagseg.errors import ConfigError
 from tagseg.models import Network
 from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, write_atomically
+from tagseg.training.image_list import IMAGES_FILE, ImageList, digest, list_differences, read_lists, write_lists
 from tagseg.training.recipe import Recipe
 
 CONFIG_FILE = "config.json"
@@ -27,13 +28,15 @@ _PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "pillow")
 def hold_run(out: Path) -> Iterator[None]:
     """Hold the folder of a run, and remove what a killed process left there; of several processes the main one does."""
     with hold_folder(out):
-        remove_part_files(out, (CONFIG_FILE, VALIDATION_FILE, METRICS_FILE, CHECKPOINT_FILE, MODEL_FILE))
+        remove_part_files(out, (CONFIG_FILE, IMAGES_FILE, VALIDATION_FILE, METRICS_FILE, CHECKPOINT_FILE, MODEL_FILE))
         for features in out.glob(f"{FEATURES_PREFIX}*") if (out / CONFIG_FILE).is_file() else ():
             shutil.rmtree(features, ignore_errors=True)
         yield
 
 
-def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict[str, Any]) -> None:
+def prepare_folder(
+    out: Path, recipe: Recipe, classes: Sequence[str], data: Mapping[str, Any], images: Mapping[str, ImageList]
+) -> None:
     """Make the folder of a run, or check that it belongs to the same run.
 
     Args:
@@ -41,17 +44,24 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
         recipe: Settings of the run.
         classes: Class names.
         data: Description of the training and validation data.
+        images: Images of the data; those of `train` hold the validation images if none were given.
     """
-    config = {"recipe": recipe.to_dict(), "classes": list(classes), "data": data}
+    digests = {split: digest(listed) for split, listed in images.items()}
+    config = {"recipe": recipe.to_dict(), "classes": list(classes), "data": {**data, "digests": digests}}
     config = json.loads(json.dumps(config))  # as it reads back: tuples become lists
     path = out / CONFIG_FILE
     if path.is_file():
         existing = read_config(out)
-        if found := list(differences({key: existing.get(key) for key in config}, config)):
+        if found := [
+            *_image_differences(out, existing["data"].get("digests"), images),
+            *differences({key: existing.get(key) for key in config}, config),
+        ]:
             raise ConfigError(
                 f"{out} holds a run of another configuration ({'; '.join(found[:3])})",
                 "choose another folder with {out}, or delete that one",
             )
+        if not (out / IMAGES_FILE).is_file():  # the process was killed before it was written
+            write_lists(out, images)
         return
     if out.exists() and not (out.is_dir() and has_no_files(out)):
         raise ConfigError(f"{out} exists and is not a run folder", "choose another folder with {out}")
@@ -60,6 +70,7 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
     versions |= {name: metadata.version(name) for name in _PACKAGES}
     text = json.dumps({**config, "versions": versions}, indent=2) + "\n"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_lists(out, images)
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -102,6 +113,14 @@ def check_disk_space(out: Path, network: Network) -> None:
             f"{out} has {free / 2**20:.0f} MiB free, and the checkpoints of this network need {needed / 2**20:.0f} MiB",
             "free some space or choose another folder with {out}",
         )
+
+
+def _image_differences(out: Path, digests: Any, images: Mapping[str, ImageList]) -> Iterator[str]:
+    """Differences of the images of a run from those of its folder, in words."""
+    existing = read_lists(out)
+    for split, listed in images.items():
+        if split in existing and isinstance(digests, dict) and digests.get(split) != digest(listed):
+            yield from (f"{split}: {change}" for change in list_differences(existing[split], listed))
 
 
 def differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:
