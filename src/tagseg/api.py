@@ -28,6 +28,7 @@ from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_fo
 from tagseg.predict.sources import ImageInput
 from tagseg.predict.tags import TagsInput
 from tagseg.training.distributed import (
+    explain_lost_processes,
     interruptible,
     is_main_process,
     preserve_accelerate_state,
@@ -184,6 +185,7 @@ def _train(
     with (
         requested_device(device),
         torch.random.fork_rng(devices=range(torch.cuda.device_count())),
+        explain_lost_processes(),
         hold_run(out) if is_main_process() else nullcontext(),
     ):
         state = processes()
