@@ -139,7 +139,7 @@ class Evaluation:
             f"{self.images} images{without}; size {settings.size}; "
             f"scales {scales}{' with flips' if settings.flip else ''}; CRF {'on' if self.crf else 'off'}; "
             f"thresholds {threshold_text} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
-            f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
+            f"{self.seconds:.1f} s on {self.device}, {self.images / max(self.seconds, 1e-9):.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():
             if matrix.num_counted < matrix.num_classes:

@@ -152,8 +152,8 @@ def explain_lost_processes() -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """Last part of a message of torch, without its place in the sources."""
-    return text.strip().splitlines()[0].rpartition("] ")[2].partition(". It is possible")[0].rstrip(". ")
+    """First sentence of a message of torch, without its place in the sources."""
+    return text.strip().splitlines()[0].rpartition("] ")[2].partition(". ")[0].rstrip(".")
 
 
 class StopRequest:

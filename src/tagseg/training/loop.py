@@ -356,5 +356,5 @@ class _RunningMeans:
             "classification": classification,
             "segmentation": segmentation,
             "supervised": supervised,
-            "images_per_second": images / seconds,
+            "images_per_second": images / max(seconds, 1e-9),  # a coarse clock may stand still
         }
