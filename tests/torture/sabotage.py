@@ -1,6 +1,6 @@
 """Commands in processes of their own that are killed, or meet a full disk, at an exact moment of their writing.
 
-A moment is a step of `write_atomically`: the temporary file is made, it is on the disk, it gets its final name, the name
+A moment is a step of `write_atomically`: the temporary file is made, is on the disk, gets its final name, and the name
 is on the disk.
 """
 

@@ -1,7 +1,6 @@
 """Processes, devices and process-wide state of a training run, by means of accelerate."""
 
 import atexit
-import math
 import os
 import signal
 import threading
@@ -180,15 +179,6 @@ class StopRequest:
         last = f"the last checkpoint is at step {self.checkpoint_step}" if self.checkpoint_step else "no checkpoint yet"
         with suppress(OSError):
             os.write(2, f"\nStopping after {self.activity} (Ctrl-C again quits at once; {last})\n".encode())
-
-
-def agreed_minimum(accelerator: Accelerator, value: int | None) -> int | None:
-    """Lowest value of all processes, without those that have none."""
-    if accelerator.num_processes == 1:
-        return value
-    own = torch.tensor([float("inf") if value is None else float(value)], device=accelerator.device)
-    lowest = accelerator.gather(own).min().item()
-    return None if math.isinf(lowest) else int(lowest)
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from tagseg.models.serialization import MODEL_FILE, write_atomically
 from tagseg.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from tagseg.training.distributed import (
     accelerator as run_accelerator,
-    agreed_minimum,
     cudnn_benchmark,
     explain_out_of_memory,
     ignore_signals,
@@ -175,7 +174,11 @@ def train_network(
         metrics_log = MetricsLog(out, step=state.step) if is_main else None
         if metrics_log and state.step < sampler.steps:
             metrics_log.write("session", state.step, session=state.sessions, processes=accelerator.num_processes)
-        start_time, seconds_before, running_means = time.monotonic(), state.seconds, _RunningMeans(state.losses)
+        start_time, seconds_before, running_means = (
+            time.monotonic(),
+            state.seconds,
+            _RunningMeans(accelerator, state.losses),
+        )
         with iterate(train_batches) as batches, display:
             while state.step < sampler.steps:
                 stop.activity = "this step, then a checkpoint is written"
@@ -239,9 +242,10 @@ def train_network(
                 saves = ends_epoch or stops or state.step % checkpoint_steps == 0
                 if saves:
                     _require_finite(accelerator, running_means, state.step, sampler, train, recipe, out)
+                if saves:
+                    state.losses = list(running_means.rows())
                 if saves and is_main:
                     state.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
-                    state.losses = running_means.rows()
                     save_checkpoint(
                         out, network, optimizer, state, average=None if average is None else final, notes=notes
                     )
@@ -286,7 +290,7 @@ def _require_finite(
     The names of the step's images are written to the folder of the run.
     """
     settings = recipe.training
-    bad = agreed_minimum(accelerator, means.first_not_finite(step, settings.gradient_accumulation))
+    bad = means.first_not_finite(step, settings.gradient_accumulation)
     if bad is None:
         return
     names = [data.image_ids[position] for position in sampler.positions(bad - 1)]
@@ -325,20 +329,27 @@ def _compiles(settings: TrainingSettings, steps: int, device: torch.device) -> b
 class _RunningMeans:
     """Means of the losses since they were last taken; until then nothing waits for the GPU.
 
+    They are means over all processes, all of which have to call each method.
+
     Args:
+        accelerator: Processes of the run.
         rows: Losses of batches in an earlier session of the run that have not been taken.
     """
 
-    def __init__(self, rows: list[list[float]]) -> None:
+    def __init__(self, accelerator: Accelerator, rows: list[list[float]]) -> None:
+        self._accelerator = accelerator
         self._losses: list[torch.Tensor] = []
-        self._earlier, self._start = rows, time.monotonic()
+        self._earlier, self._num_resumed, self._start = list(rows), len(rows), time.monotonic()
 
     def add(self, losses: Losses) -> None:
         self._losses.append(torch.stack([value.detach().float() for value in losses[:4]]))
 
     def rows(self) -> list[list[float]]:
         """Losses of the batches since they were last taken."""
-        return [*self._earlier, *(torch.stack(self._losses).tolist() if self._losses else ())]
+        if self._losses:
+            self._earlier += self._accelerator.reduce(torch.stack(self._losses), "mean").tolist()
+            self._losses = []
+        return self._earlier
 
     def first_not_finite(self, step: int, accumulation: int) -> int | None:
         """First step with a loss that is not finite; the last batch is of `step`, which has `accumulation` batches."""
@@ -347,10 +358,11 @@ class _RunningMeans:
         return None if bad is None else step - (len(rows) - 1 - bad) // accumulation
 
     def take(self, images_per_batch: float) -> dict[str, float]:
-        images = images_per_batch * len(self._losses)
-        total, classification, segmentation, supervised = torch.tensor(self.rows()).mean(0).tolist()
+        rows = self.rows()
+        images = images_per_batch * (len(rows) - self._num_resumed)
+        total, classification, segmentation, supervised = torch.tensor(rows).mean(0).tolist()
         seconds = time.monotonic() - self._start
-        self._losses, self._earlier, self._start = [], [], time.monotonic()
+        self._earlier, self._num_resumed, self._start = [], 0, time.monotonic()
         return {
             "loss": total,
             "classification": classification,
