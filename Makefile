@@ -2,6 +2,7 @@
 # make test   every check: ruff, mypy --strict, pytest with coverage
 # make lint   the first two alone
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
+# make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
 # make test-gpu   the tests of code for GPUs, on a machine that has one
 # make audit   known vulnerabilities of the pinned versions
 # make release   wheel, source distribution and bill of materials in dist/, built twice and tried in a bare environment
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 TRIAL := build/release
 INSTALL_UV := -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 
-.PHONY: demo test test-oldest test-gpu lint audit release clean
+.PHONY: demo test test-oldest test-gpu torture torture-long lint audit release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
@@ -23,6 +24,11 @@ test: lint
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
+torture: $(VENV)/.installed
+	TAGSEG_TORTURE=3 $(BIN)/pytest tests/torture
+
+torture-long: $(VENV)/.installed
+	TAGSEG_TORTURE=100 $(BIN)/pytest tests/torture
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -m gpu

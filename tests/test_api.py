@@ -53,6 +53,21 @@ def test_recipe_sets_the_inference_settings(photos: Path, tmp_path: Path) -> Non
     assert (model.settings.thresholds_from, last_checkpoint.settings.thresholds_from) == ("tags", "paper")
 
 
+def test_run_is_not_resumed_on_other_images(tmp_path: Path) -> None:
+    """Of the same number and names: only the tags of one have changed."""
+    (tmp_path / "photos").mkdir()
+    photos = write_photos(tmp_path / "photos")
+    run = train_on_photos(photos)
+    table = (photos / "photos.csv").read_text().splitlines()
+    name, tags = table[7].split(",")
+    table[7] = f"{name},{'disc' if tags == 'star' else 'star'}"
+    (photos / "photos.csv").write_text("\n".join(table))
+    before = (run / "checkpoint.safetensors").read_bytes()
+    with pytest.raises(tagseg.ConfigError, match="train: 1 image with other tags, the first 'train-00006'"):
+        train_on_photos(photos)
+    assert (run / "checkpoint.safetensors").read_bytes() == before
+
+
 def test_evaluate_does_not_change_the_settings_of_a_model(photos: Path, trained: Path) -> None:
     model = tagseg.load(trained)
     before = model.settings

@@ -10,8 +10,7 @@ from typing import Any
 from tagseg.errors import DataError
 from tagseg.reproduction.measurements import MEASUREMENTS, measurement_file
 from tagseg.reproduction.paper import RUNS
-from tagseg.training.logging import METRICS_FILE
-from tagseg.training.run_folder import CONFIG_FILE, read_config
+from tagseg.training.run_folder import CONFIG_FILE, METRICS_FILE, read_config
 from tools._documents import run_tool
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from tagseg._device import usable_cores
 from tagseg._progress import ProgressBar
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
 from tagseg.data.check import check as check_data
+from tagseg.data.images import ImageInfo
 from tagseg.data.split import hold_out
 from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
@@ -28,10 +29,25 @@ from tagseg.predict.render import DEFAULT_ALPHA
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
 from tagseg.predict.tags import TagsInput
-from tagseg.training.distributed import interruptible, preserve_accelerate_state, processes, requested_device
+from tagseg.training.distributed import (
+    explain_lost_processes,
+    interruptible,
+    is_main_process,
+    preserve_accelerate_state,
+    processes,
+    requested_device,
+)
+from tagseg.training.image_list import list_images
 from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
-from tagseg.training.run_folder import check_disk_space, prepare_folder, read_config, read_held_out, write_held_out
+from tagseg.training.run_folder import (
+    check_disk_space,
+    hold_run,
+    prepare_folder,
+    read_config,
+    read_held_out,
+    write_held_out,
+)
 
 MAX_EVALUATED = 100  # validation images whose masks are evaluated after each epoch: enough for a curve
 
@@ -168,7 +184,12 @@ def _train(
     learns_masks = recipe.model.method == "supervised"
     recipe = recipe.model_copy(update={"model": inherit_design(recipe.model)})
     _inference_settings(recipe, recipe.model)  # refuses wrong values before any image is read
-    with requested_device(device), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with (
+        requested_device(device),
+        torch.random.fork_rng(devices=range(torch.cuda.device_count())),
+        explain_lost_processes(),
+        hold_run(out) if is_main_process() else nullcontext(),
+    ):
         state = processes()
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)
@@ -178,9 +199,10 @@ def _train(
         torch.manual_seed(recipe.training.seed)
         # Before all images are read, which takes minutes: weights may be missing, or not fit.
         network = build_network(recipe.model, images.classes)
-        train_data, num_bad = _check_images(images, train_masks, skip_bad=skip_bad, progress=progress)
+        train_data, train_infos, num_bad = _check_images(images, train_masks, skip_bad=skip_bad, progress=progress)
         for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)
+        listed = {"train": list_images(train_data, train_infos)}
         val_source = source if val is None else val
         if val is None:
             val_masks = train_masks
@@ -188,7 +210,8 @@ def _train(
         else:
             images = val.open(train_data.classes, skip_missing=skip_bad)
             val_masks = val.open_masks(images.classes) if learns_masks else None
-            val_data, more_bad = _check_images(images, val_masks, skip_bad=skip_bad, progress=progress)
+            val_data, val_infos, more_bad = _check_images(images, val_masks, skip_bad=skip_bad, progress=progress)
+            listed["validation"] = list_images(val_data, val_infos)
             num_bad += more_bad
         if not len(val_data):
             raise DataError(f"{val_source.path}: no images can be held out for validation", "name some with {val}")
@@ -201,7 +224,7 @@ def _train(
         }
         inference = _inference_settings(recipe, network.config)
         with state.main_process_first(), writing(out):
-            prepare_folder(out, recipe, train_data.classes, description)
+            prepare_folder(out, recipe, train_data.classes, description, listed)
         check_disk_space(out, network)
         if state.is_main_process:
             with writing(out):
@@ -522,8 +545,8 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
 
 def _check_images(
     images: ImageDataset, masks: MaskDataset | None, *, skip_bad: bool, progress: bool
-) -> tuple[ImageDataset, int]:
-    """Images that can be read, with the labels of their masks if they are learned from, and the number of the others.
+) -> tuple[ImageDataset, list[ImageInfo], int]:
+    """Images that can be read, with the labels of their masks if learned from, facts about them, and number of others.
 
     Args:
         images: Images of a source.

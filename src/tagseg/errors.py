@@ -29,6 +29,7 @@ _ARGUMENTS = {
     "tags": ("tags=", "--tags"),
     "val": ("val=", "--val"),
     "voc": ("voc=", "--voc"),
+    "workers": ("workers=", "--workers"),
 }
 
 
@@ -71,6 +72,10 @@ class ConfigError(TagsegError, ValueError):
 
 class WeightsError(TagsegError, ValueError):
     """A file of weights or a model cannot be used."""
+
+
+class ProcessLost(TagsegError, RuntimeError):  # noqa: N818  as Interrupted
+    """Another process of a run, or one of its data workers, has ended."""
 
 
 class Interrupted(TagsegError):  # noqa: N818  not an error

@@ -201,7 +201,7 @@ def test_failure_before_the_first_image_leaves_nothing(predictor: Predictor, fol
     (folder / "a.png").write_bytes(b"")
     with pytest.raises(DataError, match="a.png"):
         write_predictions(predictor.predict_many(folder / "a.png"), tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("shard", [None, (1, 1)])

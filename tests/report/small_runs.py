@@ -39,7 +39,7 @@ def train(out: Path, *changes: str, epochs: int = 2) -> Path:
     schedule = (f"training.epochs={epochs}", "training.classification_epochs=1", "training.batch_size=8")
     recipe = Recipe.load("default", [*changes, *schedule])
     data = {"train": {"data": "shapes", "image_count": 24}, "validation": {"data": "shapes", "image_count": 12}}
-    prepare_folder(out, recipe, CLASSES, data)
+    prepare_folder(out, recipe, CLASSES, data, images={})
     torch.manual_seed(0)
     network = build_network(recipe.model, CLASSES)
     train_network(network, recipe, TRAIN_IMAGES, IMAGES, out, measure=lambda _: {"mIoU predicted-tags": 12.5})

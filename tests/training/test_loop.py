@@ -1,22 +1,24 @@
+import multiprocessing
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 import tagseg
 from tagseg.data import ImageDataset
 from tagseg.data.files import FileRef, ImageFiles
-from tagseg.errors import ConfigError, DataError, Interrupted
+from tagseg.errors import ConfigError, DataError, Interrupted, ProcessLost
 from tagseg.models import Network
 from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.predict import write_settings
+from tagseg.training.distributed import explain_lost_processes, iterate
 from tagseg.training.logging import read_metrics
-from tagseg.training.loop import _next_batch
 from tagseg.training.sampler import ResumableBatchSampler
 from tagseg.training.transforms import TrainingImages
-from tests.training.small_run import run, small_recipe, validation_losses
+from tests.training.small_run import run, small_data, small_recipe, validation_losses
 
 
 def assert_equal_weights(first: Network, second: Network) -> None:
@@ -110,9 +112,22 @@ def test_cam_trains_on_image_labels_alone(tmp_path: Path) -> None:
     assert all(line["segmentation"] == 0 for line in read_metrics(tmp_path / "run") if line["kind"] == "train")
 
 
-def test_non_finite_loss_stops_the_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the loss is not finite at step \d+; lower training.lr, now 1e\+20"):
+def test_non_finite_loss_stops_the_run_and_names_the_images(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"the loss is not finite at step (\d+), with train-\d+ .*now 1e\+20"
+    ) as error:
         run(tmp_path / "run", small_recipe("training.lr=1e20"))
+    names = (tmp_path / "run" / "not-finite.txt").read_text().splitlines()
+    assert names[0] in str(error.value)
+    assert len(names) == len(set(names)) == 8
+    assert set(names) <= set(small_data()[0].image_ids)
+
+
+def test_weights_that_are_not_finite_are_never_in_a_checkpoint(tmp_path: Path) -> None:
+    """Also if the run is asked to stop between two lines of the log."""
+    with pytest.raises(ConfigError, match="the loss is not finite at step 2"):
+        run(tmp_path / "run", small_recipe("training.lr=1e20", "training.epochs=9"), stop_after=3)
+    assert not (tmp_path / "run" / CHECKPOINT_FILE).exists()
 
 
 def test_partial_files_of_a_killed_run_are_ignored(tmp_path: Path) -> None:
@@ -130,7 +145,26 @@ def test_image_that_vanishes_during_training_is_named_in_one_line(tmp_path: Path
     data = ImageDataset(["a"], ["gone"], torch.ones(1, 1), ImageFiles((FileRef(tmp_path / "gone.png"),)))
     images = TrainingImages(data, small_recipe().transforms, 0)
     loader = DataLoader(images, batch_sampler=ResumableBatchSampler(1, 1), num_workers=workers)
-    with pytest.raises(DataError) as error:
-        _next_batch(iter(loader))
+    with pytest.raises(DataError) as error, iterate(loader) as batches:
+        next(batches)
     assert str(error.value).startswith(str(tmp_path / "gone.png"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="workers are signalled")
+def test_killed_data_worker_is_reported_in_one_line() -> None:
+    """As the kernel kills one when the memory is full."""
+    loader = DataLoader(TensorDataset(torch.arange(1000)), num_workers=1)
+
+    def lose_a_worker() -> None:
+        with explain_lost_processes(), iterate(loader) as batches:
+            next(batches)
+            (worker,) = multiprocessing.active_children()
+            worker.kill()
+            list(batches)
+
+    with pytest.raises(
+        ProcessLost, match="a data worker has ended .*; often the memory is full: lower workers="
+    ) as error:
+        lose_a_worker()
     assert "\n" not in str(error.value)

@@ -94,15 +94,14 @@ def check(
     )
 
 
-def find_unreadable(dataset: "ImageDataset", *, progress: bool = False) -> dict[int, DataError]:
-    """Decode every image and return the errors of those that cannot be decoded, by position.
+def decode_all(dataset: "ImageDataset", *, progress: bool = False) -> list[ImageInfo | DataError]:
+    """Decode every image and return facts about it, or the error of one that cannot be decoded.
 
     Args:
         dataset: Dataset to decode.
         progress: As in `check`.
     """
-    results = _map_images(dataset, dataset.images.info, "Reading images", progress=progress)
-    return {i: result for i, result in enumerate(results) if isinstance(result, DataError)}
+    return _map_images(dataset, dataset.images.info, "Reading images", progress=progress)
 
 
 def _read_images(dataset: "ImageDataset", title: str, *, progress: bool) -> tuple[dict[int, ImageInfo], list[str]]:

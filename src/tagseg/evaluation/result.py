@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tagseg.evaluation.metrics import ConfusionMatrix, Floats, mean
+from tagseg.models.serialization import write_atomically
 from tagseg.predict.settings import THRESHOLD_ORIGINS, InferenceSettings
 
 EVALUATION_FILE = "evaluation.json"
@@ -102,7 +103,7 @@ class Evaluation:
         """Write evaluation.json into a folder, which is created if it does not exist."""
         path = Path(folder) / EVALUATION_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.to_json() + "\n", encoding="utf-8")
+        write_atomically(path, lambda part: part.write_text(self.to_json() + "\n", encoding="utf-8"))
         return path
 
     def print(self, console: Console | None = None) -> None:
@@ -138,7 +139,7 @@ class Evaluation:
             f"{self.images} images{without}; size {settings.size}; "
             f"scales {scales}{' with flips' if settings.flip else ''}; CRF {'on' if self.crf else 'off'}; "
             f"thresholds {threshold_text} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
-            f"{self.seconds:.1f} s on {self.device}, {self.images / self.seconds:.1f} images/s",
+            f"{self.seconds:.1f} s on {self.device}, {self.images / max(self.seconds, 1e-9):.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():
             if matrix.num_counted < matrix.num_classes:

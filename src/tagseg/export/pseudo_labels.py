@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tagseg._json import parse_json
+from tagseg._lock import has_no_files, hold_folder, remove_part_files
 from tagseg._progress import track
 from tagseg.data import DataSource, ImageDataset
 from tagseg.data.files import FileRef, read_text
@@ -114,6 +115,32 @@ def make_pseudo_labels(
         raise ConfigError(f"ignore_below is a probability from 0 to 1, got {ignore_below}")
     if len(predictor.classes) >= IGNORE_LABEL:
         raise ConfigError(f"masks hold at most {IGNORE_LABEL - 1} classes, the model has {len(predictor.classes)}")
+    with hold_folder(out):
+        remove_part_files(out)
+        return _make(
+            predictor,
+            source,
+            out,
+            tta=tta,
+            crf=crf,
+            ignore_below=ignore_below,
+            batch_size=batch_size,
+            progress=progress,
+        )
+
+
+def _make(
+    predictor: Predictor,
+    source: DataSource,
+    out: Path,
+    *,
+    tta: bool,
+    crf: bool,
+    ignore_below: float,
+    batch_size: int | None,
+    progress: bool,
+) -> Coverage:
+    """`make_pseudo_labels` with the lock of the folder."""
     data = source.open(predictor.classes)
     settings = predictor.settings.for_tta(tta)
     _prepare_folder(
@@ -185,7 +212,7 @@ def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
                 advice,
             )
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not has_no_files(out):
         raise ConfigError(f"{out} exists and is no folder of pseudo labels", "choose another folder with {out}")
     make_folder(out)
     text = json.dumps(settings, indent=2) + "\n"

@@ -75,10 +75,21 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             with part.open("rb") as file:
                 os.fsync(file.fileno())
             part.replace(path)
+            _sync_folder(path.parent)
         except SafetensorError as error:
             raise OSError(str(error)) from error
         finally:
             part.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a new name in a folder outlive a power failure; Windows does so by itself."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def load_model(path: str | Path) -> Network:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ValidationError
 
+from tagseg._lock import remove_part_files
 from tagseg.errors import ConfigError, make_folder, writing
 from tagseg.models.serialization import write_atomically
 from tagseg.predict.index import ImageRecord, PredictionIndex, RunRecord
@@ -96,7 +97,7 @@ class PredictionFolder:
     ) -> None:
         if out.exists() and not out.is_dir():
             raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
-        self.path = out / (INDEX_FILE if shard is None else f"predictions-{shard[0]}-of-{shard[1]}.json")
+        self.path = out / index_file(shard)
         self._out, self._run, self._files = out, run, files
         self._skip_existing, self._overwrite = skip_existing, overwrite
         earlier = {name: part for name, part in _read_folder(out) if part.files}
@@ -248,6 +249,8 @@ class PredictionFolder:
 
     def _begin(self) -> None:
         make_folder(self._out)
+        index = self.path.name
+        remove_part_files(self._out, {index, index + _JOURNAL_SUFFIX, *self._own.unfinished})
         # At every moment the index and the journal together list all files of earlier calls.
         if self._own.run == self._run:
             if self._own.records:
@@ -317,6 +320,11 @@ class PredictionFolder:
         )
         text = index.model_dump_json(indent=2) + "\n"
         write_atomically(self.path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def index_file(shard: tuple[int, int] | None) -> str:
+    """Name of the index, or of that of a shard."""
+    return INDEX_FILE if shard is None else f"predictions-{shard[0]}-of-{shard[1]}.json"
 
 
 def _journal(index: Path) -> Path:

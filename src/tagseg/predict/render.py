@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
+from tagseg.models.serialization import write_atomically
 from tagseg.predict.resize import ClassMask
 
 DEFAULT_ALPHA = 0.6
@@ -97,7 +98,7 @@ def save_mask(mask: ClassMask, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise ConfigError(f"{path}: masks are saved as PNG, which keeps their values", "give the file the suffix .png")
-    mask_image(mask).save(path)
+    write_atomically(path, lambda part: mask_image(mask).save(part, "PNG"))
 
 
 def blend(image: Pixels, mask: ClassMask, *, alpha: float = DEFAULT_ALPHA) -> Pixels:

@@ -5,11 +5,12 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from tagseg._lock import hold_folder
 from tagseg._progress import ProgressBar
 from tagseg.errors import ConfigError, DataError, writing
 from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import TRUE_TAGS
-from tagseg.predict.folder import PlannedImage, PredictionFolder
+from tagseg.predict.folder import PlannedImage, PredictionFolder, index_file
 from tagseg.predict.index import ImageRecord, RunRecord
 from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.pipeline import read_ahead
@@ -55,27 +56,32 @@ def write_predictions(
         planned = [image for _, image in _with_plans(predictions)]
     else:
         raise DataError("no predictions were given")
-    folder = PredictionFolder(Path(out_dir), run, files, shard=shard, skip_existing=skip_existing, overwrite=overwrite)
-    count = folder.plan(planned, more=videos) + estimate
-    writer = _Writer(Path(out_dir), folder, run, files)
-    with ProgressBar("Predicting, image", count, quiet=not progress) as bar:
-        if not count:
-            bar.print("Nothing to do: all images were predicted before")
-        if isinstance(predictions, PredictionStream):
-            predictions.needs = folder.needs
-            predictions.on_tile = lambda done, total: bar.note(f"tiled image {done / total:.0%}")
-            named = ((prediction.name, prediction) for prediction in predictions)
-        else:
-            named = ((image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image))
-        try:
-            with closing(read_ahead(writer.write, named)) as written:
-                for number, _ in enumerate(written, start=1):
-                    bar.text = ""
-                    bar.update(number)
-        except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
-            folder.interrupt(skipped=skipped, left_out=left_out)
-            raise
-    return folder.finish(skipped=skipped, left_out=left_out)
+    with hold_folder(Path(out_dir), file=index_file(shard)):
+        folder = PredictionFolder(
+            Path(out_dir), run, files, shard=shard, skip_existing=skip_existing, overwrite=overwrite
+        )
+        count = folder.plan(planned, more=videos) + estimate
+        writer = _Writer(Path(out_dir), folder, run, files)
+        with ProgressBar("Predicting, image", count, quiet=not progress) as bar:
+            if not count:
+                bar.print("Nothing to do: all images were predicted before")
+            if isinstance(predictions, PredictionStream):
+                predictions.needs = folder.needs
+                predictions.on_tile = lambda done, total: bar.note(f"tiled image {done / total:.0%}")
+                named = ((prediction.name, prediction) for prediction in predictions)
+            else:
+                named = (
+                    (image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image)
+                )
+            try:
+                with closing(read_ahead(writer.write, named)) as written:
+                    for number, _ in enumerate(written, start=1):
+                        bar.text = ""
+                        bar.update(number)
+            except BaseException:  # what is written before an unreadable image or Ctrl-C is not lost
+                folder.interrupt(skipped=skipped, left_out=left_out)
+                raise
+        return folder.finish(skipped=skipped, left_out=left_out)
 
 
 class _Writer:

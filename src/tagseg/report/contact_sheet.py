@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from tagseg.models.serialization import write_atomically
 from tagseg.predict.resize import ClassMask
 
 LegendEntry = tuple[tuple[int, int, int], str]
@@ -74,7 +75,7 @@ def contact_sheet(
         draw.rectangle((left, top, left + text_size, top + text_size), fill=color)
         draw.text((left + line, top + text_size // 2), name, fill="black", font=font, anchor="lm")
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path, optimize=True)
+    write_atomically(path, lambda part: sheet.save(part, "PNG", optimize=True))
     return path
 
 

@@ -14,6 +14,7 @@ from tagseg.data.masks import MaskDataset
 from tagseg.errors import ConfigError, DataError, writing
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
+from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.predict.settings import THRESHOLD_ORIGINS
 from tagseg.report.curves import training_curves
@@ -119,7 +120,7 @@ def write_page(
     page = _render(run_data, splits, masks, evaluations, count, examinations, missing)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
+    write_atomically(path, lambda part: part.write_text(page, encoding="utf-8"))
     return path
 
 

@@ -14,10 +14,12 @@ from accelerate.state import AcceleratorState, GradientState
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tagseg._device import pick_device
-from tagseg.errors import ConfigError, Interrupted, unknown_name
+from tagseg.errors import ConfigError, DataError, Interrupted, ProcessLost, TagsegError, unknown_name
 
 ItemT = TypeVar("ItemT")
 
+# In messages of gloo, NCCL and torch's store after a process has ended.
+_SIGNS_OF_LOSS = ("onnection closed", "onnection reset", "roken pipe", "onnection was likely closed", "remote process")
 _USE_CPU = "ACCELERATE_USE_CPU"  # read by accelerate
 
 
@@ -123,6 +125,36 @@ def explain_out_of_memory(advice: str) -> Iterator[None]:
         raise ConfigError("the GPU has too little memory", advice) from error
 
 
+@contextmanager
+def explain_lost_processes() -> Iterator[None]:
+    """Turn the error after another process of the run, or a data worker, has ended into one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, TagsegError):
+            raise
+        text = str(error)
+        if "DataLoader worker" in text and ("killed by signal" in text or "exited unexpectedly" in text):
+            has_no_room = "Bus error" in text
+            raise ProcessLost(
+                f"a data worker has ended ({_reason(text)})",
+                "it was out of shared memory: enlarge /dev/shm (docker run --shm-size), or lower {workers}"
+                if has_no_room
+                else "often the memory is full: lower {workers}, and run the same command again to resume",
+            ) from error
+        if torch.distributed.is_initialized() and any(sign in text for sign in _SIGNS_OF_LOSS):
+            raise ProcessLost(
+                f"another process of this run has ended ({_reason(text)})",
+                "look at its last message, and run the same command again to resume",
+            ) from error
+        raise
+
+
+def _reason(text: str) -> str:
+    """First sentence of a message of torch, without its place in the sources."""
+    return text.strip().splitlines()[0].rpartition("] ")[2].partition(". ")[0].rstrip(".")
+
+
 class StopRequest:
     """Whether a signal has asked the run to stop.
 
@@ -200,10 +232,26 @@ def iterate(loader: Iterable[ItemT]) -> Iterator[Iterator[ItemT]]:
     """
     iterator = iter(loader)
     try:
-        yield iterator
+        yield _with_short_errors(iterator)
     finally:
         if isinstance(iterator, _MultiProcessingDataLoaderIter):
             iterator._shutdown_workers()
+
+
+def _with_short_errors(items: Iterator[ItemT]) -> Iterator[ItemT]:
+    """Items of a loader; the error of a worker process is reported in one line, without torch's traceback."""
+    while True:
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        except DataError as error:
+            if "Traceback" not in error.problem:  # raised in this process
+                raise
+            # torch rebuilds a worker's error from its printed traceback, whose last line is the class and the message.
+            _, _, message = error.problem.strip().splitlines()[-1].partition("DataError: ")
+            raise DataError(message) from None
+        yield item
 
 
 def ignore_signals(_worker: int) -> None:

@@ -17,6 +17,7 @@ from tagseg._progress import track
 from tagseg.errors import Interrupted
 from tagseg.models import Network
 from tagseg.training.distributed import StopRequest, ignore_signals, iterate
+from tagseg.training.run_folder import FEATURES_PREFIX
 
 _BATCH = 32
 _MAX_SHARE = 0.7  # of the free memory of a GPU, or of the free disk
@@ -113,7 +114,7 @@ class FeatureCache:
         if size > _MAX_SHARE * shutil.disk_usage(self._folder).free:
             logger.warning("No room for %.0f GB of features: they are computed in every step", size / 1e9)
             return False
-        self._file = tempfile.TemporaryDirectory(prefix=".features-", dir=self._folder)
+        self._file = tempfile.TemporaryDirectory(prefix=FEATURES_PREFIX, dir=self._folder)
         self._images, self._maps = (
             torch.from_file(str(Path(self._file.name) / name), shared=True, size=prod(shape), dtype=dtype).view(shape)
             for name, (shape, dtype) in zip(("images", "maps"), parts, strict=True)

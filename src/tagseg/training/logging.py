@@ -20,9 +20,9 @@ from tagseg.models.serialization import write_atomically
 from tagseg.training.objective import refine_masks_of, threshold_masks
 from tagseg.training.pseudo_labels import UNLABELED
 from tagseg.training.recipe import Recipe
+from tagseg.training.run_folder import METRICS_FILE
 from tagseg.training.transforms import ValidationImages
 
-METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_FOLDER = "tensorboard"
 TENSORBOARD_IMAGES = 4
 

@@ -6,20 +6,20 @@ accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
 from tagseg._device import can_compile
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset
-from tagseg.errors import ConfigError, DataError, Interrupted
+from tagseg.errors import ConfigError, Interrupted
 from tagseg.models import Network, save_model
-from tagseg.models.serialization import MODEL_FILE
+from tagseg.models.serialization import MODEL_FILE, write_atomically
 from tagseg.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from tagseg.training.distributed import (
     accelerator as run_accelerator,
@@ -49,6 +49,7 @@ from tagseg.training.validation import Validation, validate
 
 STEPS_BETWEEN_LOGS = 10
 STEPS_WORTH_COMPILING = 2000
+NOT_FINITE_FILE = "not-finite.txt"  # images of the step at which a run stopped because its loss was not finite
 
 
 def train_network(
@@ -173,7 +174,11 @@ def train_network(
         metrics_log = MetricsLog(out, step=state.step) if is_main else None
         if metrics_log and state.step < sampler.steps:
             metrics_log.write("session", state.step, session=state.sessions, processes=accelerator.num_processes)
-        start_time, seconds_before, running_means = time.monotonic(), state.seconds, _RunningMeans(state.losses)
+        start_time, seconds_before, running_means = (
+            time.monotonic(),
+            state.seconds,
+            _RunningMeans(accelerator, state.losses),
+        )
         with iterate(train_batches) as batches, display:
             while state.step < sampler.steps:
                 stop.activity = "this step, then a checkpoint is written"
@@ -183,7 +188,7 @@ def train_network(
                 torch.manual_seed(seed_for(settings.seed, state.step, accelerator.process_index))
                 schedule.set_step(state.step)
                 for _ in range(settings.gradient_accumulation):
-                    crops, jitter_draws, targets, origins = _next_batch(batches)
+                    crops, jitter_draws, targets, origins = next(batches)
                     crops, deep = (crops, None) if cache is None else cache.read(origins)
                     with accelerator.accumulate(model):
                         with accelerator.autocast():
@@ -201,12 +206,8 @@ def train_network(
                 ends_epoch = state.step % sampler.steps_per_epoch == 0
                 text = None
                 if state.step % STEPS_BETWEEN_LOGS == 0 or ends_epoch:
+                    _require_finite(accelerator, running_means, state.step, sampler, train, recipe, out)
                     metrics = running_means.take(settings.batch_size / settings.gradient_accumulation)
-                    if not math.isfinite(metrics["loss"]):
-                        raise ConfigError(
-                            f"the loss is not finite at step {state.step}; lower training.lr, now {settings.lr}, or "
-                            "use training.precision=fp32"
-                        )
                     speed = metrics["images_per_second"]
                     text = f"{objective.describe(metrics)}, {speed:.{0 if speed >= 10 else 1}f} img/s"
                     if device.type == "cuda":
@@ -238,9 +239,13 @@ def train_network(
                     network.train()
                 accelerator.wait_for_everyone()
                 stops = stop.agreed(accelerator) or state.step == stop_after
-                if is_main and (ends_epoch or stops or state.step % checkpoint_steps == 0):
+                saves = ends_epoch or stops or state.step % checkpoint_steps == 0
+                if saves:
+                    _require_finite(accelerator, running_means, state.step, sampler, train, recipe, out)
+                if saves:
+                    state.losses = list(running_means.rows())
+                if saves and is_main:
                     state.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
-                    state.losses = running_means.rows()
                     save_checkpoint(
                         out, network, optimizer, state, average=None if average is None else final, notes=notes
                     )
@@ -262,18 +267,6 @@ def compile_network(network: Network, *, graph: bool) -> torch.nn.Module:
     return torch.compile(network, dynamic=False, mode="reduce-overhead" if graph else "default")  # type: ignore[return-value]
 
 
-def _next_batch(batches: Iterator[Any]) -> Any:
-    """Next batch of a loader; an error of a worker process is reported in one line, without torch's traceback."""
-    try:
-        return next(batches)
-    except DataError as error:
-        if "Traceback" not in error.problem:  # raised in this process
-            raise
-        # torch rebuilds a worker's error from its printed traceback, whose last line is the class and the message.
-        _, _, message = error.problem.strip().splitlines()[-1].partition("DataError: ")
-        raise DataError(message) from None
-
-
 def _objective(recipe: Recipe, epoch: int, num_classes: int, teacher: Network | None) -> Objective:
     """Objective of an epoch, counted from 0; the first epochs, and CAM, are trained on image-level labels alone."""
     if recipe.model.method == "supervised":
@@ -281,6 +274,34 @@ def _objective(recipe: Recipe, epoch: int, num_classes: int, teacher: Network | 
     if recipe.model.method == "cam" or epoch < recipe.training.classification_epochs:
         return TagObjective(None)
     return TagObjective(recipe.pseudo_labels, teacher)
+
+
+def _require_finite(
+    accelerator: Accelerator,
+    means: "_RunningMeans",
+    step: int,
+    sampler: ResumableBatchSampler,
+    data: ImageDataset,
+    recipe: Recipe,
+    out: Path,
+) -> None:
+    """Stop at a loss that is not finite in any process, before the weights that it spoiled reach a checkpoint.
+
+    The names of the step's images are written to the folder of the run.
+    """
+    settings = recipe.training
+    bad = means.first_not_finite(step, settings.gradient_accumulation)
+    if bad is None:
+        return
+    names = [data.image_ids[position] for position in sampler.positions(bad - 1)]
+    file = out / NOT_FINITE_FILE
+    if accelerator.is_main_process:
+        write_atomically(file, lambda part: part.write_text("".join(f"{name}\n" for name in names), encoding="utf-8"))
+    raise ConfigError(
+        f"the loss is not finite at step {bad}, with {names[0]}"
+        + (f" and {len(names) - 1} more images, see {file}" if names[1:] else ""),
+        f"lower training.lr, now {settings.lr}, or use training.precision=fp32; the last checkpoint is kept",
+    )
 
 
 def _is_best(result: Validation, state: TrainState, recipe: Recipe, epoch: int) -> bool:
@@ -308,30 +329,44 @@ def _compiles(settings: TrainingSettings, steps: int, device: torch.device) -> b
 class _RunningMeans:
     """Means of the losses since they were last taken; until then nothing waits for the GPU.
 
+    They are means over all processes, all of which have to call each method.
+
     Args:
+        accelerator: Processes of the run.
         rows: Losses of batches in an earlier session of the run that have not been taken.
     """
 
-    def __init__(self, rows: list[list[float]]) -> None:
+    def __init__(self, accelerator: Accelerator, rows: list[list[float]]) -> None:
+        self._accelerator = accelerator
         self._losses: list[torch.Tensor] = []
-        self._earlier, self._start = rows, time.monotonic()
+        self._earlier, self._num_resumed, self._start = list(rows), len(rows), time.monotonic()
 
     def add(self, losses: Losses) -> None:
         self._losses.append(torch.stack([value.detach().float() for value in losses[:4]]))
 
     def rows(self) -> list[list[float]]:
         """Losses of the batches since they were last taken."""
-        return [*self._earlier, *(torch.stack(self._losses).tolist() if self._losses else ())]
+        if self._losses:
+            self._earlier += self._accelerator.reduce(torch.stack(self._losses), "mean").tolist()
+            self._losses = []
+        return self._earlier
+
+    def first_not_finite(self, step: int, accumulation: int) -> int | None:
+        """First step with a loss that is not finite; the last batch is of `step`, which has `accumulation` batches."""
+        rows = self.rows()
+        bad = next((index for index, losses in enumerate(rows) if not math.isfinite(losses[0])), None)
+        return None if bad is None else step - (len(rows) - 1 - bad) // accumulation
 
     def take(self, images_per_batch: float) -> dict[str, float]:
-        images = images_per_batch * len(self._losses)
-        total, classification, segmentation, supervised = torch.tensor(self.rows()).mean(0).tolist()
+        rows = self.rows()
+        images = images_per_batch * (len(rows) - self._num_resumed)
+        total, classification, segmentation, supervised = torch.tensor(rows).mean(0).tolist()
         seconds = time.monotonic() - self._start
-        self._losses, self._earlier, self._start = [], [], time.monotonic()
+        self._earlier, self._num_resumed, self._start = [], 0, time.monotonic()
         return {
             "loss": total,
             "classification": classification,
             "segmentation": segmentation,
             "supervised": supervised,
-            "images_per_second": images / seconds,
+            "images_per_second": images / max(seconds, 1e-9),  # a coarse clock may stand still
         }

@@ -6,15 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from tagseg._progress import track
-from tagseg.data.check import find_unreadable
+from tagseg.data.check import decode_all
 from tagseg.data.dataset import ImageDataset
+from tagseg.data.images import ImageInfo
 from tagseg.data.masks import MaskDataset, values_in
 from tagseg.errors import DataError
 
 logger = logging.getLogger(__name__)
 
 
-def readable_images(data: ImageDataset, *, skip_bad: bool, progress: bool = False) -> tuple[ImageDataset, int]:
+def readable_images(
+    data: ImageDataset, *, skip_bad: bool, progress: bool = False
+) -> tuple[ImageDataset, list[ImageInfo], int]:
     """Check that all images can be read.
 
     Args:
@@ -23,16 +26,18 @@ def readable_images(data: ImageDataset, *, skip_bad: bool, progress: bool = Fals
         progress: Show a progress bar.
 
     Returns:
-        The images that can be read, and the number of the others.
+        The images that can be read, facts about them, and the number of the others.
     """
-    bad = find_unreadable(data, progress=progress)
+    results = decode_all(data, progress=progress)
+    infos = {i: result for i, result in enumerate(results) if isinstance(result, ImageInfo)}
+    bad = [result for result in results if isinstance(result, DataError)]
     if bad and not skip_bad:
-        first = next(iter(bad.values()))
+        first = bad[0]
         raise DataError(
             f"{len(bad)} of {len(data)} images cannot be read; the first: {first}",
             "repair or remove them, or leave them out with {skip_bad}",
         )
-    return (data.subset([i for i in range(len(data)) if i not in bad]) if bad else data), len(bad)
+    return (data.subset(list(infos)) if bad else data), list(infos.values()), len(bad)
 
 
 def check_label_evidence(data: ImageDataset) -> list[str]:

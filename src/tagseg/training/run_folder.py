@@ -3,7 +3,8 @@
 import json
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,19 @@ from typing import Any
 from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
 from tagseg._json import parse_json, validated
+from tagseg._lock import has_no_files, hold_folder, remove_part_files
 from tagseg._version import __version__
 from tagseg.data.files import read_text
 from tagseg.errors import ConfigError
 from tagseg.models import Network
-from tagseg.models.serialization import write_atomically
+from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, write_atomically
+from tagseg.training.image_list import IMAGES_FILE, ImageList, digest, list_differences, read_lists, write_lists
 from tagseg.training.recipe import Recipe
 
 CONFIG_FILE = "config.json"
 VALIDATION_FILE = "validation.txt"
+METRICS_FILE = "metrics.jsonl"
+FEATURES_PREFIX = ".features-"  # folders of the features of a frozen backbone, while a run lasts
 _DAMAGED = "name the folder of another run: this file is not the configuration of one"
 _PACKAGES = ("torch", "torchvision", "timm", "accelerate", "numpy", "pillow")
 
@@ -30,7 +35,19 @@ class _Config(TypedDict):
     data: dict[str, Any]
 
 
-def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict[str, Any]) -> None:
+@contextmanager
+def hold_run(out: Path) -> Iterator[None]:
+    """Hold the folder of a run, and remove what a killed process left there; of several processes the main one does."""
+    with hold_folder(out):
+        remove_part_files(out, (CONFIG_FILE, IMAGES_FILE, VALIDATION_FILE, METRICS_FILE, CHECKPOINT_FILE, MODEL_FILE))
+        for features in out.glob(f"{FEATURES_PREFIX}*") if (out / CONFIG_FILE).is_file() else ():
+            shutil.rmtree(features, ignore_errors=True)
+        yield
+
+
+def prepare_folder(
+    out: Path, recipe: Recipe, classes: Sequence[str], data: Mapping[str, Any], images: Mapping[str, ImageList]
+) -> None:
     """Make the folder of a run, or check that it belongs to the same run.
 
     Args:
@@ -38,25 +55,33 @@ def prepare_folder(out: Path, recipe: Recipe, classes: Sequence[str], data: dict
         recipe: Settings of the run.
         classes: Class names.
         data: Description of the training and validation data.
+        images: Images of the data; those of `train` hold the validation images if none were given.
     """
-    config = {"recipe": recipe.to_dict(), "classes": list(classes), "data": data}
+    digests = {split: digest(listed) for split, listed in images.items()}
+    config = {"recipe": recipe.to_dict(), "classes": list(classes), "data": {**data, "digests": digests}}
     config = json.loads(json.dumps(config))  # as it reads back: tuples become lists
     path = out / CONFIG_FILE
     if path.is_file():
         existing = read_config(out)
-        if found := list(differences({key: existing.get(key) for key in config}, config)):
+        if found := [
+            *_image_differences(out, existing["data"].get("digests"), images),
+            *differences({key: existing.get(key) for key in config}, config),
+        ]:
             raise ConfigError(
                 f"{out} holds a run of another configuration ({'; '.join(found[:3])})",
                 "choose another folder with {out}, or delete that one",
             )
+        if not (out / IMAGES_FILE).is_file():  # the process was killed before it was written
+            write_lists(out, images)
         return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not (out.is_dir() and has_no_files(out)):
         raise ConfigError(f"{out} exists and is not a run folder", "choose another folder with {out}")
     out.mkdir(parents=True, exist_ok=True)
     versions = {"tagseg": __version__, "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in _PACKAGES}
     text = json.dumps({**config, "versions": versions}, indent=2) + "\n"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_lists(out, images)
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -95,6 +120,14 @@ def check_disk_space(out: Path, network: Network) -> None:
             f"{out} has {free / 2**20:.0f} MiB free, and the checkpoints of this network need {needed / 2**20:.0f} MiB",
             "free some space or choose another folder with {out}",
         )
+
+
+def _image_differences(out: Path, digests: Any, images: Mapping[str, ImageList]) -> Iterator[str]:
+    """Differences of the images of a run from those of its folder, in words."""
+    existing = read_lists(out)
+    for split, listed in images.items():
+        if split in existing and isinstance(digests, dict) and digests.get(split) != digest(listed):
+            yield from (f"{split}: {change}" for change in list_differences(existing[split], listed))
 
 
 def differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:

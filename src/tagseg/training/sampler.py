@@ -68,10 +68,16 @@ class ResumableBatchSampler(Sampler[list[tuple[int, int]]]):
             for step in range(self.steps_per_epoch):
                 if epoch * self.steps_per_epoch + step < self.start:
                     continue
-                positions = order[step * self.batch : (step + 1) * self.batch]
-                share = positions[self.process :: self.processes]
+                share = self._of_step(order, step)[self.process :: self.processes]
                 for first in range(0, len(share), micro_batch):
                     yield [(epoch, position) for position in share[first : first + micro_batch]]
+
+    def positions(self, step: int) -> list[int]:
+        """Positions of a step's images, over all processes; steps are counted from 0 over the whole run."""
+        return self._of_step(self._order(step // self.steps_per_epoch), step % self.steps_per_epoch)
+
+    def _of_step(self, order: list[int], step: int) -> list[int]:
+        return order[step * self.batch : (step + 1) * self.batch]
 
     def _order(self, epoch: int) -> list[int]:
         generator = torch.Generator().manual_seed(seed_for(self.seed, epoch))

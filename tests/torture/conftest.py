@@ -1,0 +1,10 @@
+"""Hours of crashes and lost processes, which `make torture` runs; `make test` leaves them out.
+
+TAGSEG_TORTURE is the number of random crashes of each command.
+"""
+
+import os
+
+TRIALS = int(os.environ.get("TAGSEG_TORTURE", "0"))
+
+collect_ignore_glob = [] if TRIALS else ["*"]
