@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-# Damaged files by the thousand: only where it is asked for by name, see `make torture`.
-collect_ignore = [] if "TAGSEG_TORTURE_TRIALS" in os.environ else ["torture"]
-
 # Triton kernels are tested on the GPU if there is one, otherwise in Triton's interpreter on the CPU, which must be
 # enabled before Triton is first imported.
 KERNEL_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

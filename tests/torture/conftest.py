@@ -1,6 +1,6 @@
-"""Hours of crashes and lost processes, which `make torture` runs; `make test` leaves them out.
+"""Crashes, lost processes and damaged files, which `make torture` runs; `make test` leaves them out.
 
-TAGSEG_TORTURE is the number of random crashes of each command.
+TAGSEG_TORTURE is the number of random crashes of each command, and of hundreds of damaged files of each reader.
 """
 
 import os

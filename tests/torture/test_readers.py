@@ -1,6 +1,6 @@
 """Readers on damaged files: an error of one line or a result, in bounded time and memory, and never a traceback.
 
-TAGSEG_TORTURE_TRIALS damaged files a reader, 100 by default; TAGSEG_TORTURE_SEED chooses others.
+TAGSEG_TORTURE_SEED chooses others.
 """
 
 import os
@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.torture.conftest import TRIALS
 from tests.torture.readers import READERS
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_damaged_files_end_in_one_line(name: str, tmp_path: Path) -> None:
-    trials, seed = (
-        os.environ.get(f"TAGSEG_TORTURE_{key}", default) for key, default in (("TRIALS", "100"), ("SEED", "0"))
-    )
-    command = [sys.executable, "-m", "tests.torture.run_reader", name, str(tmp_path), trials, seed]
+    seed = os.environ.get("TAGSEG_TORTURE_SEED", "0")
+    command = [sys.executable, "-m", "tests.torture.run_reader", name, str(tmp_path), str(100 * TRIALS), seed]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stderr[-6000:]
