@@ -52,7 +52,7 @@ def test_maps_are_those_of_the_images_and_their_mirror_images(network: Network, 
         cached, maps = cache.read(torch.tensor([[3, 0], [1, 1]]))
     expected = torch.stack([images[3], images[1].flip(-1)])
     assert torch.equal(cached, expected)
-    assert torch.allclose(maps.float(), deep_maps(network, expected), atol=1e-2)
+    assert torch.allclose(maps.float(), deep_maps(network, expected), atol=2e-2)  # bfloat16 of values up to 3
     assert not list(tmp_path.iterdir()), "the files of the cache must be gone"
 
 
