@@ -3,7 +3,7 @@
 import json
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -47,7 +47,7 @@ def validated(
         strict: Refuse values of other types, such as the text "1" for a number.
     """
     try:
-        result: T = _adapter(kind).validate_python(value, strict=strict)
+        result: T = _adapter(cast(Hashable, kind)).validate_python(value, strict=strict)
         return result
     except ValidationError as reason:
         first = reason.errors()[0]
@@ -60,4 +60,4 @@ def validated(
 
 @lru_cache
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    return TypeAdapter(cast(Any, kind))

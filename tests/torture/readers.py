@@ -40,7 +40,7 @@ def _read_dataset(path: Path, *, masks: bool = False, **options: str) -> None:
     for index in range(len(dataset)):
         dataset[index]
     if masks:
-        for mask in open_masks(path, **options).values():  # type: ignore[arg-type]
+        for mask in open_masks(path, **options).values():
             assert mask.ndim == 2
 
 
