@@ -242,7 +242,6 @@ def train_network(
                 saves = ends_epoch or stops or state.step % checkpoint_steps == 0
                 if saves:
                     _require_finite(accelerator, running_means, state.step, sampler, train, recipe, out)
-                if saves:
                     state.losses = list(running_means.rows())
                 if saves and is_main:
                     state.scale = accelerator.scaler.state_dict() if accelerator.scaler else None
