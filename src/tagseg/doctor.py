@@ -29,8 +29,10 @@ _PACKAGES = (
 )
 # Extra -> module that it installs, and what it is for.
 EXTRAS = {
-    "sbd": ("scipy", "reading SBD, the split train_aug of VOC"),
     "coco": ("pycocotools", "reading COCO's polygons and run lengths"),
+    "hf": ("pyarrow", "datasets of Hugging Face: Arrow and Parquet files"),
+    "heif": ("pillow_heif", "HEIC images"),
+    "video": ("cv2", "frames of videos in tagseg predict"),
     "tracking": ("tensorboard", "TensorBoard logs of a training run"),
     "bench": ("pydensecrf", "the CRF authors' code in tagseg bench crf"),
     "stage2": ("segmentation_models_pytorch", "its architectures in tagseg train-masks"),
