@@ -2,23 +2,21 @@
 
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from tagseg._hub import is_reachable
 from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.backbones import Backbone, EfficientNetLite0, ResNet, TimmCNN, TimmViT
 from tagseg.models.backbones.timm_cnn import timm_classifier_names
 from tagseg.models.reference import reference_name
 
 logger = logging.getLogger(__name__)
-
-_SECONDS_TO_ANSWER = 3.0
 
 WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")
 # Tensors of ImageNet files that no backbone has: the classifier's, and counters that nothing reads.
@@ -224,7 +222,7 @@ def downloading(name: str, url: str | None = None) -> Iterator[bool]:
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
     before = constants.HF_HUB_OFFLINE
-    is_online = _is_reachable(url or constants.ENDPOINT)  # not where the environment sets HF_HUB_OFFLINE
+    is_online = is_reachable(url or constants.ENDPOINT)  # not where the environment sets HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = not is_online
     try:
         yield is_online
@@ -239,21 +237,6 @@ def downloading(name: str, url: str | None = None) -> Iterator[bool]:
         ) from None
     finally:
         constants.HF_HUB_OFFLINE = before
-
-
-def _is_reachable(url: str) -> bool:
-    """Whether a server answers within seconds, by way of a proxy if the environment names one."""
-    from huggingface_hub import get_session
-
-    has_answered = threading.Event()
-
-    def ask() -> None:
-        with suppress(Exception):  # any error: not reachable
-            get_session().head(url, timeout=_SECONDS_TO_ANSWER)
-            has_answered.set()
-
-    threading.Thread(target=ask, daemon=True).start()  # a lookup of the name may outlast any timeout
-    return has_answered.wait(_SECONDS_TO_ANSWER)
 
 
 def _is_rgb_stem(given: Tensor, expected: Tensor) -> bool:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tagseg._hub import find_on_hub, is_hub_name
 from tagseg.data.files import expand_home
 from tagseg.errors import ConfigError, WeightsError, writing
 from tagseg.models.base import Network
@@ -118,11 +119,13 @@ def find_model(path: str | Path) -> Path:
     """File of a model.
 
     Args:
-        path: A run folder, a model file, or `default`: the model that comes with tagseg (`./default` is a folder of
-            that name).
+        path: A run folder, a model file, `organization/name` of a model on the Hugging Face hub, or `default`: the
+            model that comes with tagseg (`./default` is a folder of that name).
     """
     file = DEFAULT_FOLDER if path == DEFAULT_MODEL else expand_home(path)
     if not file.exists():
+        if is_hub_name(path):
+            return find_on_hub(str(path), MODEL_FILE)
         raise WeightsError(f"{path}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
     if not file.is_dir():
         return file

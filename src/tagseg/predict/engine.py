@@ -18,6 +18,7 @@ from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.base import Network
 from tagseg.predict.confidence import Confidence
+from tagseg.predict.onnx_network import OnnxNetwork
 from tagseg.predict.optimize import optimize_network
 from tagseg.predict.resize import (
     ClassMask,
@@ -88,7 +89,7 @@ class Engine:
 
     Attributes:
         network: The network that was given.
-        runner: Copy of it that predicts.
+        runner: Copy of it that predicts; for an exported network that itself.
         bfloat16: Whether the runner uses autocast to bfloat16.
         batch_size: Images of usual size that are best run together: several fill a GPU, one a CPU.
         num_in_flight: Batches that are best launched before the first is finished: a GPU computes while the next one
@@ -123,12 +124,17 @@ class Engine:
                 f"max_pixels must be at least {SMALLEST_TILE**2}, a tile of {SMALLEST_TILE} x {SMALLEST_TILE}, got "
                 f"{max_pixels}"
             )
-        current = next(network.parameters()).device
-        self.device = current if device == "auto" and current.type != "cpu" else pick_device(device)
-        self.network = network.to(self.device)
         self.max_pixels = max_pixels
-        self.bfloat16 = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(self.device))
-        self.runner = optimize_network(self.network, bfloat16=self.bfloat16, passes=optimize)
+        if isinstance(network, OnnxNetwork):
+            self.device, self.bfloat16 = network.check_device(device, precision), False
+            self.network: Network = network
+            self.runner: Network = network
+        else:
+            current = next(network.parameters()).device
+            self.device = current if device == "auto" and current.type != "cpu" else pick_device(device)
+            self.network = network.to(self.device)
+            self.bfloat16 = precision == "bfloat16" or (precision == "auto" and multiplies_bfloat16(self.device))
+            self.runner = optimize_network(self.network, bfloat16=self.bfloat16, passes=optimize)
         on_gpu = self.device.type == "cuda"
         self.batch_size = 8 if on_gpu else 1
         self.num_in_flight = 2 if on_gpu else 0

@@ -14,14 +14,16 @@ from math import ceil
 from pathlib import Path
 from typing import overload
 
+from tagseg.data.files import expand_home
 from tagseg.data.images import Pixels
-from tagseg.errors import ConfigError, DataError
+from tagseg.errors import ConfigError, DataError, WeightsError
 from tagseg.models.base import Network
 from tagseg.models.reference import load_reference_checkpoint
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, fingerprint, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult, OnTile
 from tagseg.predict.folder import PlannedImage
 from tagseg.predict.index import ModelRecord, RunRecord
+from tagseg.predict.onnx_network import ONNX_SUFFIX, OnnxNetwork
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.settings import FixedClasses, InferenceSettings, WorkingSize, default_settings, read_settings
@@ -41,25 +43,40 @@ def load(
     """Load a model, ready to predict.
 
     Args:
-        path: A run folder, a model file, a run's `checkpoint.safetensors` for the network as it stands, a `.pth` file
-            trained by the paper's authors' code, or `default`: the model that comes with tagseg, for VOC's 20 classes
-            (`./default` is a folder of that name).
+        path: A run folder, a model file, a run's `checkpoint.safetensors` for the network as it stands, an `.onnx` file
+            of `export_model`, a `.pth` file trained by the paper's authors' code, `organization/name` of a model on the
+            Hugging Face hub, or `default`: the model that comes with tagseg, for VOC's 20 classes (`./default` is a
+            folder of that name).
         device: A torch device by name; `auto` takes the first GPU if there is one.
         precision: `float32`, `bfloat16`, or `auto`: bfloat16 on devices that multiply it natively.
         max_pixels: Most pixels of one forward pass; images that are larger at the working size are tiled.
         optimize: Whether to use the fast paths of `tagseg.predict.optimize`; False runs the plain network.
     """
     file = find_model(path)
+    network: Network
     if file.suffix == ".safetensors":
         network = load_model(file)
         settings = read_settings(file, network.config)
+    elif file.suffix == ONNX_SUFFIX:
+        network = OnnxNetwork(file)
+        settings = network.settings
+    elif file.suffix == ".pt2":
+        raise WeightsError(
+            f"{file}: torch.export.load, which reads this file, runs code in it, so tagseg does not",
+            "export an .onnx file, or read it yourself if you trust it",
+        )
     else:
         network = load_reference_checkpoint(file, trained=True)
         settings = default_settings(network.config)
+    if not expand_home(path).exists() and path != DEFAULT_MODEL:
+        name = str(path)  # on the hub
+    else:
+        name = file.resolve().parent.name if file.name == MODEL_FILE else file.stem
     return Predictor(
         network,
         settings,
-        name=file.resolve().parent.name if file.name == MODEL_FILE else file.stem,
+        name=name,
+        source=file,
         device=device,
         precision=precision,
         max_pixels=max_pixels,
@@ -74,11 +91,13 @@ class Predictor:
         classes: Class names, without the background.
         engine: The network on its device.
         description: Name, method and backbone of the model.
+        source: File that the network was loaded from, if it was.
 
     Args:
         network: Moved to the device.
         settings: Inference settings; the paper's by default.
         name: Name of the model in results.
+        source: File that the network was loaded from.
         device: Device, as in `load`.
         precision: Precision, as in `load`.
         max_pixels: Most pixels of one forward pass, as in `load`.
@@ -91,6 +110,7 @@ class Predictor:
         settings: InferenceSettings | None = None,
         *,
         name: str = "model",
+        source: Path | None = None,
         device: str = "auto",
         precision: str = "auto",
         max_pixels: int = MAX_PIXELS,
@@ -99,6 +119,7 @@ class Predictor:
         config = network.config
         self.classes = config.class_names
         self.description = {"name": name, "method": config.method, "backbone": config.backbone}
+        self.source = source
         self.settings = settings or default_settings(config)
         self.engine = Engine(network, device=device, precision=precision, max_pixels=max_pixels, optimize=optimize)
 
@@ -116,6 +137,20 @@ class Predictor:
         settings.thresholds_per_class(len(self.classes))
         settings.check_method(self.description["method"])
         self._settings = settings
+
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> Path:
+        """Write a folder for the Hugging Face hub: model.safetensors, config.json, and a model card, README.md.
+
+        `load(folder)` reads it, and `load("organization/name")` where it is uploaded, as by `hf upload`. The card has
+        the classes, and of a run also its recipe, its data and its evaluation.
+
+        Args:
+            folder: Folder to write; none of these files may exist in it.
+            license: Identifier of the model's license, as the hub has them, such as `apache-2.0`.
+        """
+        from tagseg.export.hub import write_pretrained  # which writes a card of a run, and so imports training
+
+        return write_pretrained(self, Path(folder), license=license)
 
     def check_classes(self, kind: str, classes: Sequence[str]) -> None:
         """Raise a `DataError` unless a dataset has the model's classes in the model's order.

@@ -1,7 +1,7 @@
 """Inference settings of a model, saved in its file: working size, scales, thresholds, what these were chosen on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -181,7 +181,11 @@ def default_settings(config: ModelConfig) -> InferenceSettings:
 
 def read_settings(path: str | Path, config: ModelConfig) -> InferenceSettings:
     """Settings in a model's file, or the paper's if it has none."""
-    notes = read_notes(path)
+    return settings_from_notes(read_notes(path), path, config)
+
+
+def settings_from_notes(notes: Mapping[str, str], path: str | Path, config: ModelConfig) -> InferenceSettings:
+    """Settings in the metadata of a model's file, whose path is for the error, or the paper's if it has none."""
     if NOTE not in notes:
         return default_settings(config)
     try:

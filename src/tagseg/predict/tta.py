@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg.models.base import SMALLEST_SIDE, Network, enlarge
-from tagseg.models.cam import CAM
 from tagseg.models.supervised import segmentation
 from tagseg.predict.settings import BACKGROUND_POWER, InferenceSettings
 
@@ -152,7 +151,7 @@ def run_tta(
     views: list[_View] = []
     scores: list[Tensor] = []
     # CAM divides each mask by its maximum at full size, so its masks cannot be enlarged later.
-    full_size = isinstance(network, CAM)
+    full_size = network.config.method == "cam"
     flips = (False, True) if settings.flip else (False,)
     for scale in settings.scales:
         x = network.normalize(resize_images(images, scale) / 255)

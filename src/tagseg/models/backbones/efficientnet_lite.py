@@ -33,7 +33,7 @@ class Conv2dSame(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """Pad [B, C, H, W] to a multiple of the stride and convolve."""
         bottom, right = (
-            max((math.ceil(side / stride) - 1) * stride + (kernel - 1) * dilation + 1 - side, 0)
+            -side % stride + (kernel - 1) * dilation + 1 - stride  # never negative: kernels are as large as strides
             for side, stride, kernel, dilation in zip(
                 x.shape[-2:], self.stride, self.kernel_size, self.dilation, strict=True
             )

@@ -62,8 +62,8 @@ class TimmViT(Backbone):
 
     def forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
         """Compute the deep map of normalized images [B, 3, H, W]: [B, C, H / patch, W / patch], rounded."""
-        height, width = (max(1, round(side / self.patch)) * self.patch for side in x.shape[-2:])
-        if (height, width) != tuple(x.shape[-2:]):
+        height, width = (whole_patches(side, self.patch) * self.patch for side in x.shape[-2:])
+        if torch.compiler.is_exporting() or (height, width) != tuple(x.shape[-2:]):
             x = F.interpolate(x, (height, width), mode="bilinear", align_corners=False)
         maps = self.net.forward_intermediates(
             x, indices=[block - 1 for block in self.blocks], norm=True, stop_early=True, intermediates_only=True
@@ -112,6 +112,14 @@ def create_vit(name: str, in_channels: int, *, pretrained: bool = False) -> Any:
         )
     net.fc_norm = nn.Identity()  # norm of the pooled tokens, which a classifier needs
     return net
+
+
+def whole_patches(side: int, patch: int) -> int:
+    """Number of patches that a side is resized to: at least 1, rounded half to even.
+
+    In integers, so that `torch.export` can follow it.
+    """
+    return (2 * side + patch - 1 + side // patch % 2) // (2 * patch)
 
 
 def is_vit(net: object) -> bool:

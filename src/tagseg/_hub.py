@@ -1,0 +1,70 @@
+"""Models on the Hugging Face hub, in the cache of its client or downloaded into it; torch is not imported."""
+
+import re
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from tagseg.errors import WeightsError
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FILE_SUFFIXES = (".safetensors", ".onnx", ".pth", ".pt", ".pt2")
+_SECONDS_TO_ANSWER = 3.0
+
+
+def is_hub_name(name: str | Path) -> bool:
+    """Whether a text reads as `organization/name`; a path that exists comes first, and the caller looks for it."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and not name.endswith(_FILE_SUFFIXES)
+
+
+def find_on_hub(name: str, file: str) -> Path:
+    """Path of a repository's file in the cache of the hub's client, which downloads it if the hub can be reached.
+
+    Args:
+        name: Repository, `organization/name`.
+        file: Name of the file.
+
+    Raises:
+        WeightsError: The repository or the file does not exist, or there is no copy of it and the hub is out of reach.
+    """
+    from huggingface_hub import constants, hf_hub_download  # slow to import
+    from huggingface_hub.utils import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
+
+    endpoint = constants.ENDPOINT
+    is_online = is_reachable(endpoint)  # the client would retry for a minute
+    try:
+        return Path(hf_hub_download(name, file, local_files_only=not is_online))
+    except (RepositoryNotFoundError, HFValidationError):
+        problem = f"{name}: does not exist, neither here nor on {endpoint}"
+        advice = (
+            "name a run folder, a model file, or a repository of the hub; for one that is private, log in by hf auth"
+        )
+    except (OSError, EntryNotFoundError) as error:
+        advice = "name a run folder or a model file"
+        if not is_online:
+            reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"{endpoint} cannot be reached"
+            problem = f"{name}: does not exist here, and {reason}"
+            advice += ", or copy the hub's cache from where the network is (HF_HOME)"
+        elif isinstance(error, EntryNotFoundError):
+            problem = f"{name}: this repository of the hub has no {file}"
+        else:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            problem = f"{name}: could not be downloaded from {endpoint} ({reason})"
+    raise WeightsError(problem, advice)
+
+
+def is_reachable(url: str) -> bool:
+    """Whether a server answers within seconds, by way of a proxy if the environment names one."""
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    has_answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(Exception):  # any error: not reachable
+            get_session().head(url, timeout=_SECONDS_TO_ANSWER)
+            has_answered.set()
+
+    threading.Thread(target=ask, daemon=True).start()  # a lookup of the name may outlast any timeout
+    return has_answered.wait(_SECONDS_TO_ANSWER)
