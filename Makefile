@@ -58,6 +58,7 @@ release: audit
 	$(TRIAL)/venv/bin/tagseg --version
 	$(TRIAL)/venv/bin/tagseg predict src/tagseg/photos/chelsea.jpg -o $(TRIAL)/predictions
 	$(TRIAL)/venv/bin/tagseg doctor
+	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(CURDIR)/$(BIN)/python sh docker/install.sh $(CURDIR)/$(TRIAL)/image
 	rm $(TRIAL)/venv/lib/python*/site-packages/tagseg-*.dist-info/direct_url.json  # this machine's path to the wheel
 	$(BIN)/uv tool run --from cyclonedx-bom cyclonedx-py environment --output-reproducible --of JSON \
 		-o dist/tagseg.cdx.json $(TRIAL)/venv/bin/python

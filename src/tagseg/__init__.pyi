@@ -4,6 +4,7 @@ from ._version import __version__ as __version__
 from .api import (
     check as check,
     evaluate as evaluate,
+    export_model as export_model,
     predict_files as predict_files,
     recipes as recipes,
     train as train,

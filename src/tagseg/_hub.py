@@ -36,9 +36,7 @@ def find_on_hub(name: str, file: str) -> Path:
         return Path(hf_hub_download(name, file, local_files_only=not is_online))
     except (RepositoryNotFoundError, HFValidationError):
         problem = f"{name}: does not exist, neither here nor on {endpoint}"
-        advice = (
-            "name a run folder, a model file, or a repository of the hub; for one that is private, log in by hf auth"
-        )
+        advice = "name a run folder, a model file, or a repository of the hub (log in by hf auth if it is private)"
     except (OSError, EntryNotFoundError) as error:
         advice = "name a run folder or a model file"
         if not is_online:

@@ -420,6 +420,30 @@ def evaluate(
     return result
 
 
+def export_model(
+    out: str | Path, *, model: str | Path | Predictor = DEFAULT_MODEL, overwrite: bool = False, progress: bool = False
+) -> Path:
+    """Write a model to a file that runs without tagseg, on images of any number and size.
+
+    The file is compared with torch on images of five sizes before it gets its name. `load` reads an .onnx file; the
+    functions of docs/guide/deployment.md read both without tagseg.
+
+    Args:
+        out: File to write: .onnx for ONNX, or .pt2 for a program of `torch.export`.
+        model: A loaded model, a run folder, a model file, a model of the hub, or `default`.
+        overwrite: Replace a file of that name.
+        progress: Show the progress on stderr.
+
+    Returns:
+        The file.
+    """
+    from tagseg.export.onnx import check_target, write_export  # which imports torch's exporter
+
+    check_target(Path(out), overwrite=overwrite)
+    predictor = model if isinstance(model, Predictor) else load(model, device="cpu", optimize=False)
+    return write_export(predictor, Path(out), overwrite=overwrite, progress=progress)
+
+
 def write_report(
     run: str | Path,
     out: str | Path | None = None,

@@ -37,7 +37,7 @@ ValClasses = Annotated[str | None, typer.Option(help="Classes of the validation 
 Sbd = Annotated[str | None, typer.Option(help="SBD's benchmark_RELEASE, if not beside VOC.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Number of images to use, evenly spaced; all by default.")]
 Model = Annotated[
-    str, typer.Option("--model", "-m", help="Run folder, model file, or default: the model that comes with tagseg.")
+    str, typer.Option("--model", "-m", help="Run folder, model file, organization/name on the hub, or default.")
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Output folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
@@ -372,6 +372,30 @@ def report(
     print(f"Open in a browser: {tagseg.write_report(run, out, count=count, check_tags=check_tags, progress=True)}")
 
 
+@app.command(epilog="Example: `tagseg export -m runs/photos model.onnx`")
+def export(
+    out: Annotated[Path, typer.Argument(help="File to write, .onnx or .pt2, or a folder for the Hugging Face hub.")],
+    model: Model = DEFAULT_MODEL,
+    license: Annotated[str | None, typer.Option(help="License in the model card of a folder: apache-2.0, ...")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file of that name.")] = False,
+) -> None:
+    """Write a model to run elsewhere: ONNX, torch.export, or the hub."""
+    _require_model(model)
+    if not out.suffix or out.is_dir():
+        if overwrite:
+            raise ConfigError("--overwrite is for files", "choose a new folder")
+        tagseg.load(model, device="cpu", optimize=False).save_pretrained(out, license=license)
+        print(f"Written: {out}, with its model card README.md")
+        print(f"Next: hf upload ORGANIZATION/NAME {out}, or tagseg predict IMAGES... -m {out}")
+        return
+    if license is not None:
+        raise ConfigError("--license is for the model card of a folder", "name a folder, or leave it out")
+    tagseg.export_model(out, model=model, overwrite=overwrite, progress=True)
+    print(f"Written: {out}, which gives the same masks as torch for images of five sizes")
+    if out.suffix == ".onnx":
+        print(f"Next: tagseg predict IMAGES... -m {out}")
+
+
 @app.command(epilog="Example: `tagseg recipes compact`")
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Show the settings of this recipe.")] = None,
@@ -628,9 +652,15 @@ def _require_images(images: Iterable[str]) -> None:
     _require_paths(paths, "name an image, a folder, a zip, a URL or a pattern such as photos/*.jpg")
 
 
-def _require_model(model: str) -> None:
-    if model != DEFAULT_MODEL and not Path(os.path.expanduser(model)).exists():  # noqa: PTH111
+def _require_model(model: str, *, hub: bool = True) -> None:
+    """Refuse a model that does not exist, neither here nor on the hub, before torch is imported."""
+    from tagseg._hub import find_on_hub, is_hub_name
+
+    if model == DEFAULT_MODEL or Path(os.path.expanduser(model)).exists():  # noqa: PTH111
+        return
+    if not (hub and is_hub_name(model)):
         raise WeightsError(f"{model}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
+    find_on_hub(model, "model.safetensors")
 
 
 def _require_recipe(recipe: str, changes: Iterable[str] | None) -> None:
@@ -639,7 +669,7 @@ def _require_recipe(recipe: str, changes: Iterable[str] | None) -> None:
     for change in changes or ():
         name, _, source = change.partition("=")
         if name == "model.pretrained" and "/" in source:
-            _require_model(source)
+            _require_model(source, hub=False)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Export a model, for images of any number and size, to ONNX or to a program of `torch.export`.
+"""Export a model, for images of any number and size: `tagseg.export_model`, `tagseg export`.
 
 tagseg export -m runs/photos model.onnx
 tagseg export -m runs/photos model.pt2
@@ -39,7 +39,7 @@ _SHAPES = ((2, 118, 186), (1, 64, 64), (1, 101, 67), (3, 33, 130), (1, 160, 96))
 _TOLERANCE = 1e-3  # of probabilities
 
 
-def export_model(predictor: Predictor, path: str | Path, *, overwrite: bool = False, progress: bool = False) -> Path:
+def write_export(predictor: Predictor, path: Path, *, overwrite: bool = False, progress: bool = False) -> Path:
     """Write a model to an ONNX file, or to a program of `torch.export`.
 
     The file is compared with torch on images of five sizes before it gets its name.
@@ -56,7 +56,6 @@ def export_model(predictor: Predictor, path: str | Path, *, overwrite: bool = Fa
     Raises:
         ConfigError: The path has another suffix or exists, or the network has no graph for images of any size.
     """
-    path = Path(path)
     check_target(path, overwrite=overwrite)
     if isinstance(predictor.engine.network, OnnxNetwork):
         raise ConfigError("an exported model cannot be exported again", "name the model it was exported from")
@@ -186,7 +185,7 @@ def _runner(path: Path, suffix: str) -> Callable[[Tensor], Sequence[Tensor]]:
 
 @torch.inference_mode()
 def _compare(run: Callable[[Tensor], Sequence[Tensor]], graph: _Graph) -> None:
-    """Raise a `WeightsError` unless a file gives torch's scores and masks at every size: a graph may be for one only."""
+    """Raise a `WeightsError` unless a file gives torch's scores and masks at every size, not only at one."""
     for shape in _SHAPES:
         images = _images(shape)
         try:
