@@ -28,7 +28,7 @@ def find_on_hub(name: str, file: str) -> Path:
         WeightsError: The repository or the file does not exist, or there is no copy of it and the hub is out of reach.
     """
     from huggingface_hub import constants, hf_hub_download  # slow to import
-    from huggingface_hub.utils import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     endpoint = constants.ENDPOINT
     is_online = is_reachable(endpoint)  # the client would retry for a minute

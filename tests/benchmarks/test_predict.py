@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 import torch
 
 import tagseg
 from tagseg.benchmarks.images import photo_array
-from tagseg.benchmarks.predict import _predictor, compare_first_passes
+from tagseg.benchmarks.predict import _predictor, compare_first_passes, compare_runtimes
+from tagseg.predict.settings import InferenceSettings
 
 CPU = torch.device("cpu")
 
@@ -33,3 +35,13 @@ def test_first_passes_use_new_sizes_in_every_round() -> None:
     assert seeds == [0, 1, 2]
     assert [row.name for row in table.rows] == list(predictors)
     assert all(len(row.rounds) == 3 and row.images == 2 for row in table.rows)
+
+
+@pytest.mark.slow
+def test_onnx_runtime_is_timed_beside_torch() -> None:
+    network = tagseg.build_model("test_resnet", 20, width=16)
+    table = compare_runtimes(network, InferenceSettings(size=64, thresholds=0.0))
+    first, *_, last = table.rows
+    assert (first.name, last.name) == ("torch, float32", "ONNX Runtime, float32")
+    assert first.extra_bytes
+    assert last.extra_bytes is None  # torch does not know what ONNX Runtime allocates

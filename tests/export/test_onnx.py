@@ -134,15 +134,21 @@ def test_files_of_others_are_refused_in_one_line(exported: Exported, tmp_path: P
         body = onnx.helper.make_graph([], "body", [], [])
         model.graph.node.append(onnx.helper.make_node("Loop", ["images"], ["x"], body=body))
 
-    def rename_classes(model: onnx.ModelProto) -> None:
-        entry = next(entry for entry in model.metadata_props if entry.key == "tagseg_model")
+    def add_class(model: onnx.ModelProto) -> None:
+        (entry,) = (entry for entry in model.metadata_props if entry.key == "tagseg_model")
         entry.value = json.dumps({**json.loads(entry.value), "class_names": ["cat", "dog", "bird"]})
+
+    def add_class_and_threshold(model: onnx.ModelProto) -> None:
+        add_class(model)
+        (entry,) = (entry for entry in model.metadata_props if entry.key == "inference")
+        entry.value = json.dumps({**json.loads(entry.value), "thresholds": [0.0, 0.0, 0.0]})
 
     assert "its weights are in other files" in refused(move_weights)
     assert "operators of com.microsoft" in refused(add_node(op_type="EPContext", domain="com.microsoft"))
     assert "it has a Loop" in refused(add_branch)
     assert "has no tagseg configuration" in refused(lambda model: model.ClearField("metadata_props"))
-    assert "is not that of 3 classes" in refused(rename_classes) or "2 thresholds for 3" in refused(rename_classes)
+    assert "got 2 thresholds for 3 classes" in refused(add_class)
+    assert "is not that of 3 classes" in refused(add_class_and_threshold)
     assert "ONNX Runtime cannot read it" in refused(add_node(op_type="NoSuchOperator"))
     for name, content in (("text.onnx", b"no model"), ("half.onnx", exported.file.read_bytes()[:-1000])):
         (tmp_path / name).write_bytes(content)

@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import torch
 
+from tagseg._device import multiplies_bfloat16
 from tagseg.benchmarks.images import COMMON_SIZES, photo_array, voc_sizes
 from tagseg.benchmarks.timing import Measurements, Row, Table, Variant, compare, growth, time_call
 from tagseg.data import DataSource
@@ -43,6 +46,7 @@ def bench_predict(device: torch.device) -> Measurements:
             _compare_passes(predictors, device, tta=False),
             _compare_passes(predictors, device, tta=True),
             _compare_crf(fastest, device),
+            *([] if on_gpu or find_spec("onnxruntime") is None else [compare_runtimes(network, _SETTINGS)]),
             compare_first_passes(
                 predictors, device, count=200 if on_gpu else 20, rounds=3 if on_gpu else 1, sizes=voc_sizes
             ),
@@ -105,6 +109,38 @@ def _compare_crf(predictor: Predictor, device: torch.device) -> Table:
         rounds=5 if on_gpu else 3,
         note=f"All passes. The CRF refines 2 of {_CLASSES} classes and the background.",
         long=not on_gpu,
+    )
+
+
+def compare_runtimes(network: Network, settings: InferenceSettings) -> Table:
+    """Time torch and ONNX Runtime on the CPU, which run the same network with the same number of threads.
+
+    Args:
+        network: Network to export.
+        settings: Settings of inference.
+    """
+    from tagseg.export.onnx import write_export  # imports torch's exporter
+
+    device = torch.device("cpu")
+    images = _fixed_size_images(device)
+
+    def torch_predictor(precision: str) -> Predictor:
+        return Predictor(deepcopy(network), settings, device="cpu", precision=precision)
+
+    predictors = {"torch, float32": torch_predictor("float32")}
+    with TemporaryDirectory() as folder:
+        exported = load(write_export(predictors["torch, float32"], Path(folder) / "model.onnx"), device="cpu")
+    if multiplies_bfloat16(device):
+        predictors["torch, bfloat16"] = torch_predictor("bfloat16")
+    predictors["ONNX Runtime, float32"] = exported
+    return compare(
+        f"{_FIXED_SIZE}, single-scale, torch and ONNX Runtime",
+        [
+            Variant(name, partial(_predict, predictor, images), images=len(images), is_torch=predictor is not exported)
+            for name, predictor in predictors.items()
+        ],
+        device=device,
+        note=f"From pixels to masks, one image at a time, on {torch.get_num_threads()} threads; all passes of torch.",
     )
 
 

@@ -26,12 +26,14 @@ class Variant:
         run: Function that does the job once.
         images: Number of images that one call processes, where a rate in images/s makes sense.
         held_bytes: Memory that the variant holds between calls, counted as part of what it needs.
+        is_torch: Whether torch does the work, so that its memory can be measured.
     """
 
     name: str
     run: Callable[[], object]
     images: int | None = None
     held_bytes: int = 0
+    is_torch: bool = True
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,10 @@ def _synchronize(device: torch.device) -> None:
 
 
 def _extra_bytes(variant: Variant, device: torch.device, *, calls: int) -> int | None:
+    if not variant.is_torch:
+        for _ in range(calls):
+            variant.run()
+        return None
     if device.type == "cuda":
         # Reserved rather than allocated memory: CUDA graphs keep memory that counts as free.
         torch.cuda.empty_cache()

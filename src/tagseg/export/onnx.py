@@ -213,12 +213,12 @@ def _images(shape: tuple[int, int, int]) -> Tensor:
 @contextmanager
 def _integer_padding() -> Iterator[None]:
     """Let timm compute TensorFlow's padding in integers: its `math.ceil` of a symbol cannot be saved."""
-    from timm.layers import padding
+    from timm.layers import padding as module
+
+    padding: Any = module  # its annotation of the side is another
 
     def same_padding(side: int, kernel: int, stride: int, dilation: int) -> int:
         extra = (kernel - 1) * dilation + 1 - stride
-        if stride == 1:
-            return extra
         return -side % stride + extra if extra >= 0 else max(-side % stride + extra, 0)
 
     original = padding.get_same_padding

@@ -189,9 +189,11 @@ def settings_from_notes(notes: Mapping[str, str], path: str | Path, config: Mode
     if NOTE not in notes:
         return default_settings(config)
     try:
-        return InferenceSettings.from_json(notes[NOTE])
+        settings = InferenceSettings.from_json(notes[NOTE])
+        settings.thresholds_per_class(config.num_classes)
     except ConfigError as error:
         raise WeightsError(f"{path} is not a model of this version of tagseg: {error.problem}", error.advice) from None
+    return settings
 
 
 def write_settings(path: str | Path, settings: InferenceSettings) -> None:
