@@ -5,8 +5,8 @@
 set -eu
 target=$1
 uv venv --quiet --python "${PYTHON:-python3}" "$target"
-uv pip install --quiet --python "$target/bin/python" --constraint constraints.txt ".[onnx]"
-"$target/bin/python" -m compileall -q "$target/lib"  # the user who runs it cannot write there
+# Compiled now, since the user who runs it cannot write there.
+uv pip install --quiet --compile-bytecode --python "$target/bin/python" --constraint constraints.txt ".[onnx]"
 "$target/bin/tagseg" predict src/tagseg/photos/chelsea.jpg -o "$target/trial"
 test -f "$target/trial/chelsea_mask.png"
 rm -r "$target/trial"

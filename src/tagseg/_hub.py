@@ -2,8 +2,9 @@
 
 import re
 import threading
-from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from tagseg.errors import WeightsError
 
@@ -17,6 +18,7 @@ def is_hub_name(name: str | Path) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None and not name.endswith(_FILE_SUFFIXES)
 
 
+@cache  # a command looks for its model before torch is imported, and again when it loads it
 def find_on_hub(name: str, file: str) -> Path:
     """Path of a repository's file in the cache of the hub's client, which downloads it if the hub can be reached.
 
@@ -57,12 +59,18 @@ def is_reachable(url: str) -> bool:
 
     if constants.HF_HUB_OFFLINE:
         return False
-    has_answered = threading.Event()
+    answers: SimpleQueue[bool] = SimpleQueue()
 
     def ask() -> None:
-        with suppress(Exception):  # any error: not reachable
+        try:
             get_session().head(url, timeout=_SECONDS_TO_ANSWER)
-            has_answered.set()
+        except Exception:  # any error: not reachable
+            answers.put(False)
+        else:
+            answers.put(True)
 
     threading.Thread(target=ask, daemon=True).start()  # a lookup of the name may outlast any timeout
-    return has_answered.wait(_SECONDS_TO_ANSWER)
+    try:
+        return answers.get(timeout=_SECONDS_TO_ANSWER)
+    except Empty:
+        return False

@@ -425,8 +425,8 @@ def export_model(
 ) -> Path:
     """Write a model to a file that runs without tagseg, on images of any number and size.
 
-    The file is compared with torch on images of five sizes before it gets its name. `load` reads an .onnx file; the
-    functions of docs/guide/deployment.md read both without tagseg.
+    The file is compared with torch on images of five sizes before it gets its name. `load` reads an .onnx file;
+    docs/guide/deployment.md has the code that reads both without tagseg.
 
     Args:
         out: File to write: .onnx for ONNX, or .pt2 for a program of `torch.export`.
