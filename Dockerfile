@@ -3,8 +3,8 @@
 #   docker build -t tagseg .
 #   docker run --rm --user "$(id -u)" -v "$PWD:/data" tagseg predict photos/ -o predictions
 FROM python:3.12-slim AS build
-# torch for CPUs, without the libraries for GPUs.
-ENV UV_TORCH_BACKEND=cpu UV_LINK_MODE=copy
+# torch for CPUs, without the libraries for GPUs. Modules are compiled now: the user who runs them cannot write there.
+ENV UV_TORCH_BACKEND=cpu UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy
 RUN pip install --no-cache-dir uv
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./

@@ -5,8 +5,7 @@
 set -eu
 target=$1
 uv venv --quiet --python "${PYTHON:-python3}" "$target"
-# Compiled now, since the user who runs it cannot write there.
-uv pip install --quiet --compile-bytecode --python "$target/bin/python" --constraint constraints.txt ".[onnx]"
+uv pip install --quiet --python "$target/bin/python" --constraint constraints.txt ".[onnx]"
 "$target/bin/tagseg" predict src/tagseg/photos/chelsea.jpg -o "$target/trial"
 test -f "$target/trial/chelsea_mask.png"
 rm -r "$target/trial"
