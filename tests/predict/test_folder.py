@@ -62,6 +62,22 @@ def test_images_of_later_calls_are_added(predictor: Predictor, folder: Path, tmp
     assert images_of(write_predictions(predictor.predict_many(folder / "b.jpg"), out)) == ["b", "a"]
 
 
+def test_predictions_among_the_images_are_not_predicted(
+    predictor: Predictor, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "results").mkdir()
+    (folder / "results" / "predictions.json").write_text("[]")  # of another tool
+    for images, out in ((".", "."), (str(folder), "predictions"), ("**/*", "more")):
+        index = write_predictions(predictor.predict_many(images), Path(out), overwrite=True)
+        again = write_predictions(predictor.predict_many(images), Path(out), overwrite=True)
+        assert len(images_of(again)) == len(images_of(index)) == len(NAMES)
+    (folder / "dog_mask.png").write_bytes((folder / "a.png").read_bytes())
+    assert len(predictor.predict_many(".")) == len(NAMES) + 1
+    # An image that is named is predicted, whatever it is.
+    assert images_of(write_predictions(predictor.predict_many("a_mask.png"), tmp_path / "out")) == ["a_mask"]
+
+
 def test_predictions_are_replaced_only_on_request(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_predictions(predictor.predict_many(folder), out)
