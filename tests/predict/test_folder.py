@@ -205,9 +205,12 @@ def test_shards_are_disjoint_and_merge(predictor: Predictor, folder: Path, tmp_p
         predictor.predict_many(folder, shard=(4, 3))
 
 
-def test_shards_have_the_same_settings_and_may_be_empty(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
+def test_shards_have_the_same_settings_and_may_be_empty(
+    predictor: Predictor, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     image, out = folder / "a.png", tmp_path / "out"
-    assert images_of(write_predictions(predictor.predict_many(image, shard=(2, 2)), out)) == []
+    assert images_of(write_predictions(predictor.predict_many(image, shard=(2, 2)), out, progress=True)) == []
+    assert capsys.readouterr().err == "Nothing to do: this part has no images\n"
     assert images_of(write_predictions(predictor.predict_many(image, shard=(1, 2)), out)) == ["a"]
     with pytest.raises(ConfigError, match="predictions-1-of-2.json lists predictions of other settings"):
         write_predictions(predictor.predict_many(folder, shard=(2, 2), crf=True), out, overwrite=True)
