@@ -68,7 +68,10 @@ def plot_stages(file: Path) -> None:
         "photo": pixels,
         "score map": out.logits[0, 1 + person].relu().numpy(),
         "mask": out.masks[0, 1 + person].numpy(),
-        **{f"PAMR, {count} iteration{'s' * (count > 1)}": maps[0, 1 + person].numpy() for count, maps in refined.items()},
+        **{
+            f"PAMR, {count} iteration{'s' * (count > 1)}": maps[0, 1 + person].numpy()
+            for count, maps in refined.items()
+        },
         "pseudo label": colors[np.searchsorted([tagseg.UNLABELED, 0, 1 + person], pseudo)],
     }
     figure = Figure(figsize=(2 * len(panels), 2.3), layout="tight")

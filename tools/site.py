@@ -69,7 +69,7 @@ def site_links(markdown: str, page: str) -> str:
 
 def commands_reference() -> str:
     """Options of all commands, as Markdown, from the command line itself."""
-    command = [sys.executable, "-m", "typer", "tagseg.cli", "utils", "docs", "--name", "tagseg", "--title", "Command line"]
+    command = [sys.executable, "-m", "typer", "tagseg.cli", *"utils docs --name tagseg --title".split(), "Command line"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
