@@ -1,7 +1,8 @@
 """Write the figures of the documentation that show photos and pages: python -m tools.figures docs
 
 photos.png: masks of the demo's photos. stages.png: a photo from score map to pseudo label. report.png: the top of the
-report of a small run, as Chromium shows it. tools/performance_doc.py draws the figures of measurements.
+report that the notebook own_photos writes, as Chromium shows it. Figures of measurements are drawn by
+tools/performance_doc.py.
 """
 
 import os
@@ -22,10 +23,11 @@ import tagseg
 from tagseg.demo import segment_photos
 from tagseg.errors import DataError
 from tools._documents import run_tool
+from tools.notebooks import execute
 
 _IGNORED, _BACKGROUND, _PERSON = (200, 200, 200), (0, 0, 0), (192, 128, 128)  # colors of a pseudo label
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-_REPORT_SIZE = 1000, 900
+_REPORT_SIZE = 1000, 1000
 
 
 def write_figures(folder: Path) -> None:
@@ -38,10 +40,9 @@ def write_figures(folder: Path) -> None:
         raise DataError(f"{folder}: is not a folder", "name the folder of the documents")
     segment_photos(folder / "photos.png")
     plot_stages(folder / "stages.png")
-    with tempfile.TemporaryDirectory() as run:
-        data = tagseg.DataSource("shapes:300")
-        tagseg.train(data, run, recipe="shapes", epochs=6, classification_epochs=3, workers=0, progress=True)
-        screenshot(tagseg.write_report(run), folder / "report.png", _REPORT_SIZE)
+    with tempfile.TemporaryDirectory() as empty:
+        execute(folder / "notebooks" / "own_photos.ipynb", Path(empty))
+        screenshot(Path(empty) / "runs" / "photos" / "report.html", folder / "report.png", _REPORT_SIZE)
 
 
 def plot_stages(file: Path) -> None:
@@ -74,12 +75,13 @@ def plot_stages(file: Path) -> None:
         },
         "pseudo label": colors[np.searchsorted([tagseg.UNLABELED, 0, 1 + person], pseudo)],
     }
-    figure = Figure(figsize=(2 * len(panels), 2.3), layout="tight")
+    figure = Figure(figsize=(2 * len(panels), 2.1), layout="tight")
     for axes, (title, panel) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         axes.imshow(panel)
         axes.set_title(title)
         axes.axis("off")
     figure.savefig(file, dpi=100)
+    reduce_colors(file)
 
 
 def screenshot(page: Path, file: Path, size: tuple[int, int]) -> None:
@@ -99,8 +101,14 @@ def screenshot(page: Path, file: Path, size: tuple[int, int]) -> None:
         command += ["--no-sandbox"] * (hasattr(os, "geteuid") and os.geteuid() == 0)
         command += [f"--window-size={size[0]},{size[1]}", f"--screenshot={file.resolve()}", page.resolve().as_uri()]
         subprocess.run(command, check=True, capture_output=True)
+    reduce_colors(file)
+
+
+def reduce_colors(file: Path) -> None:
+    """Rewrite a PNG file with a palette, which a quarter of the bytes suffices for."""
     with Image.open(file) as image:
-        image.convert("RGB").quantize(128).save(file, optimize=True)
+        reduced = image.convert("RGB").quantize(256)
+    reduced.save(file, optimize=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import base64
 import io
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -15,7 +16,7 @@ from tools._documents import run_tool
 _QUALITY = 85  # of the JPEGs
 
 
-def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
+def execute(path: Path, folder: Path) -> Any:
     """Run a notebook from its first cell to its last.
 
     Args:
@@ -26,7 +27,11 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
     resources = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=600, record_timing=False, resources=resources).execute()
     for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
+        if cell.cell_type != "code":
+            continue
+        # Warnings of libraries are about the machine, and name its folders.
+        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        for output in cell.outputs:
             if png := output.get("data", {}).pop("image/png", None):
                 output["data"]["image/jpeg"] = _as_jpeg(png)
     notebook.metadata["language_info"] = {"name": "python"}  # not the version of whoever ran it

@@ -1,4 +1,4 @@
-"""What the site needs beyond mkdocs: pages from outside docs/, the commands' reference, and equations.
+"""What the site needs beyond mkdocs: pages from outside docs/, pages from code, and equations.
 
 mkdocs loads this file as a hook (mkdocs.yml) and calls its functions.
 """
@@ -15,8 +15,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tagseg.api import recipes
+from tagseg.reproduction.tables import markdown_table
+from tagseg.training.recipe import describe_settings
+
 ROOT = Path(__file__).parents[1]
-COMMANDS = "reference/commands.md"
 # Page of the site -> file of the repository that is read where it is.
 PAGES = {
     "model.md": "src/tagseg/default/README.md",
@@ -25,6 +28,9 @@ PAGES = {
     "contributing.md": "CONTRIBUTING.md",
 }
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+
+_ITEM = re.compile(r"(-|\d+\.) ")
+_ITEM_OR_INDENTED = re.compile(r"(-|\d+\.) |  ")  # an item, or a line that continues one
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -38,13 +44,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/."""
     for page, source in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
-    files.append(File.generated(config, COMMANDS, content=commands_reference()))
+    files.append(File.generated(config, "reference/commands.md", content=commands_reference()))
+    files.append(File.generated(config, "reference/settings.md", content=settings_reference()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Point links between docs/ and the rest of the repository to the pages of the site."""
-    return site_links(markdown, page.file.src_uri)
+    """Read Markdown as code hosts do, and point links to the rest of the repository to the pages of the site."""
+    return site_links(separate_lists(markdown), page.file.src_uri)
 
 
 def site_links(markdown: str, page: str) -> str:
@@ -67,10 +74,40 @@ def site_links(markdown: str, page: str) -> str:
     return _LINK.sub(replace, markdown)
 
 
+def separate_lists(markdown: str) -> str:
+    """Insert the empty line before a list that Python-Markdown needs after a paragraph, and code hosts do not."""
+    lines: list[str] = []
+    in_code = False
+    for line in markdown.split("\n"):
+        in_code ^= line.startswith("```")
+        if not in_code and _ITEM.match(line) and lines and lines[-1].strip() and not _ITEM_OR_INDENTED.match(lines[-1]):
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def commands_reference() -> str:
     """Options of all commands, as Markdown, from the command line itself."""
-    command = [sys.executable, "-m", "typer", "tagseg.cli", *"utils docs --name tagseg --title".split(), "Command line"]
+    command = [sys.executable, "-m", "typer", "tagseg.cli", "utils", "docs", "--name=tagseg", "--title=Command line"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def settings_reference() -> str:
+    """All recipes and settings, as Markdown, from their descriptions."""
+    names = [(f"`{name}`", purpose) for name, purpose in recipes(all=True).items()]
+    settings = [(f"`{name}`", f"`{default}`", meaning) for name, (default, meaning) in describe_settings().items()]
+    return "\n\n".join(
+        [
+            "# Recipes and settings",
+            "A recipe is all settings of a training. [`Recipe`](recipes.md) reads and changes them.",
+            "## Recipes",
+            "For `--recipe NAME`. `tagseg recipes NAME` prints one.",
+            markdown_table(("recipe", "purpose"), names),
+            "## Settings",
+            "For `--set NAME=VALUE`. The defaults are those of the recipe `default`.",
+            markdown_table(("setting", "default", "meaning"), settings),
+        ]
+    )
 
 
 def math_fence(source: str, *_: Any, **__: Any) -> str:

@@ -12,7 +12,7 @@ def test_commands_lead_from_photos_to_masks(reader_folder: Path, monkeypatch: py
     (reader_folder / "masks").rename(reader_folder / "ground truth")  # the page writes masks/
     short = [f"--set={setting}" for setting in (*SETTINGS, "training.epochs=2")]
     for command in commands("quickstart"):
-        more = ()
+        more: tuple[str, ...] = ()
         if command.startswith("tagseg train"):
             command, more = command.replace("--recipe laptop -o runs/photos", "-o runs/quick"), (*short, "--workers=0")
         run_command(command, monkeypatch, *more)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tagseg
-from tools.site import ROOT, math_fence, site_links
+from tools.site import ROOT, math_fence, separate_lists, site_links
 
 DOCS = ROOT / "docs"
 REFERENCE = sorted((DOCS / "reference").glob("*.md"))
@@ -57,7 +57,7 @@ def test_site_is_built_without_warnings_and_loads_nothing_from_elsewhere(tmp_pat
 
 def test_reference_has_every_public_name_once() -> None:
     names = [name for page in REFERENCE for name in re.findall(r"^::: tagseg\.(\w+)$", page.read_text(), re.MULTILINE)]
-    assert sorted(names) == sorted(set(tagseg.__all__) - {"__version__"}), (
+    assert sorted(names) == sorted(set(dir(tagseg)) - {"__version__"}), (
         "give each name of tagseg/__init__.pyi a line ::: tagseg.NAME in docs/reference"
     )
 
@@ -82,3 +82,10 @@ def test_links_out_of_the_documents_lead_to_pages_of_the_site() -> None:
         "[here](#here)",
     ):
         assert site_links(same, "guide/check.md") == same
+
+
+def test_lists_begin_without_an_empty_line_as_on_code_hosts() -> None:
+    assert separate_lists("Both:\n- a\n  b\n- c\nd") == "Both:\n\n- a\n  b\n- c\nd"
+    assert separate_lists("In this order:\n1. a\n2. b") == "In this order:\n\n1. a\n2. b"
+    code = "```\ndiff:\n- a\n```"
+    assert separate_lists(code) == code
