@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -94,7 +95,8 @@ def commands_reference() -> str:
 
 def settings_reference() -> str:
     """All recipes and settings, as Markdown, from their descriptions."""
-    names = [(f"`{name}`", purpose) for name, purpose in recipes(all=True).items()]
+    users = recipes()
+    papers = {name: purpose for name, purpose in recipes(all=True).items() if name not in users}
     settings = [(f"`{name}`", f"`{default}`", meaning) for name, (default, meaning) in describe_settings().items()]
     return "\n\n".join(
         [
@@ -102,12 +104,18 @@ def settings_reference() -> str:
             "A recipe is all settings of a training. [`Recipe`](recipes.md) reads and changes them.",
             "## Recipes",
             "For `--recipe NAME`. `tagseg recipes NAME` prints one.",
-            markdown_table(("recipe", "purpose"), names),
+            _recipe_table(users),
+            "Those of the paper's tables and ablations:",
+            _recipe_table(papers),
             "## Settings",
             "For `--set NAME=VALUE`. The defaults are those of the recipe `default`.",
             markdown_table(("setting", "default", "meaning"), settings),
         ]
     )
+
+
+def _recipe_table(purposes: Mapping[str, str]) -> str:
+    return markdown_table(("recipe", "purpose"), [(f"`{name}`", purpose) for name, purpose in purposes.items()])
 
 
 def math_fence(source: str, *_: Any, **__: Any) -> str:
