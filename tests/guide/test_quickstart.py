@@ -15,6 +15,8 @@ def test_commands_lead_from_photos_to_masks(reader_folder: Path, monkeypatch: py
         more: tuple[str, ...] = ()
         if command.startswith("tagseg train"):
             command, more = command.replace("--recipe laptop -o runs/photos", "-o runs/quick"), (*short, "--workers=0")
+        elif "first-look" in command:
+            more = ("--size=96",)  # that of the default model takes a second an image
         run_command(command, monkeypatch, *more)
     index = json.loads((reader_folder / "masks" / "predictions.json").read_text())
     assert len(index["images"]) == 40
