@@ -36,6 +36,7 @@ EXTRAS = {
     "tracking": ("tensorboard", "TensorBoard logs of a training run"),
     "bench": ("pydensecrf", "the CRF authors' code in tagseg bench crf"),
     "onnx": ("onnxruntime", "ONNX files: tagseg export, and predict -m model.onnx"),
+    "docs": ("mkdocs", "building the documentation, and its notebooks"),
     "stage2": ("segmentation_models_pytorch", "its architectures in tagseg train-masks"),
 }
 # Golden values: every 307th value of a result, and the mask of a photo by the default model, computed when

@@ -95,8 +95,6 @@ class PredictionFolder:
         skip_existing: bool = False,
         overwrite: bool = False,
     ) -> None:
-        if out.exists() and not out.is_dir():
-            raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
         self.path = out / index_file(shard)
         self._out, self._run, self._files = out, run, files
         self._skip_existing, self._overwrite = skip_existing, overwrite
@@ -325,6 +323,20 @@ class PredictionFolder:
 def index_file(shard: tuple[int, int] | None) -> str:
     """Name of the index, or of that of a shard."""
     return INDEX_FILE if shard is None else f"predictions-{shard[0]}-of-{shard[1]}.json"
+
+
+def predictions_among(paths: Iterable[Path]) -> set[Path]:
+    """Those of the paths that are predictions: an index in their folder or in one above it lists them."""
+    paths = set(paths)
+    folders = {folder for parent in {path.parent for path in paths} for folder in (parent, *parent.parents)}
+    return paths & {folder / file for folder in folders for file in _listed_files(folder)}
+
+
+def _listed_files(folder: Path) -> set[str]:
+    try:
+        return {file for _, earlier in _read_folder(folder) for file in earlier.files}
+    except (ConfigError, OSError):  # an index of another tool, or a folder that may not be listed
+        return set()
 
 
 def _journal(index: Path) -> Path:
