@@ -1,0 +1,3 @@
+customElements.define("tagseg-try", class extends HTMLElement {
+  connectedCallback() { this.textContent = "…"; }
+});
