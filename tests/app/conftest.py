@@ -3,7 +3,7 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +71,17 @@ def axe() -> str:
         if path and Path(path).is_file():
             return Path(path).read_text()
     pytest.skip("no axe-core; npm install --no-save axe-core (make test-app does), or set TAGSEG_AXE to its axe.min.js")
+
+
+@pytest.fixture
+def record_screenshot() -> Callable[[Page, str], None]:
+    """Write a screenshot of the whole page to the folder TAGSEG_SCREENSHOTS, if it is set."""
+
+    def record(page: Page, name: str) -> None:
+        if folder := os.environ.get("TAGSEG_SCREENSHOTS"):
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+    return record
 
 
 def _is_elsewhere(address: str, url: str) -> bool:
