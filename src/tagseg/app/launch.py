@@ -61,6 +61,7 @@ def serve_app(
             uvicorn.Config(
                 build_server(context, password=password, is_local=is_local),
                 log_level="warning",
+                ws="none",
                 server_header=False,
                 timeout_graceful_shutdown=1,  # the page keeps a connection open for its events
             )
