@@ -1,5 +1,6 @@
 """The page: a tab for each thing that a user does, in gradio's frame."""
 
+import html
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def build_page(context: Context) -> gr.Blocks:
     page = gr.Blocks(title="tagseg", analytics_enabled=False, fill_width=True)
     with page:
         name, method, backbone = context.model.description.values()
-        gr.Markdown(f"# tagseg\nModel **{name}**: {method}, {backbone}, {len(context.model.classes)} classes")
+        model = f"<b>{html.escape(name)}</b>: {method}, {backbone}, {len(context.model.classes)} classes"
+        gr.HTML(f"<h1>tagseg</h1><p>Model {model}</p>")
         with gr.Tabs():
             for tab, build in TABS.items():
                 with gr.Tab(tab):
