@@ -3,6 +3,7 @@
 # make lint   the first two alone
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
+# make test-app   the page of tagseg app in Chromium, which it installs where apt is, and its figures in a minute
 # make test-gpu   the tests of code for GPUs, on a machine that has one
 # make docs   the documentation as a site in build/site/
 # make figures   figures, screenshots and notebooks of the documentation
@@ -14,17 +15,19 @@ OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 # What a release is tried in; nothing in it is published.
 TRIAL := build/release
+# Finds violations of accessibility in the page; only its tests load it.
+AXE := 4.14.1
 # Empty installs the newest versions in place of the pinned ones: make test CONSTRAINTS=
 CONSTRAINTS := -c constraints.txt
 INSTALL_UV := -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) uv
 
-.PHONY: demo test test-oldest test-gpu torture torture-long lint docs figures audit release clean
+.PHONY: demo test test-oldest test-app test-gpu torture torture-long lint docs figures audit release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
 
 test: lint
-	$(BIN)/pytest -n 2 --cov --cov-report=term --cov-fail-under=90
+	$(BIN)/pytest -n 2 -rs --cov --cov-report=term --cov-fail-under=90
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
@@ -34,6 +37,13 @@ torture: $(VENV)/.installed
 
 torture-long: $(VENV)/.installed
 	TAGSEG_TORTURE=100 $(BIN)/pytest tests/torture
+
+test-app: $(VENV)/.installed
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && test "$$(id -u)" = 0; \
+	then apt-get update && apt-get install -y --no-install-recommends chromium; fi
+	npm install --no-save --no-package-lock --silent axe-core@$(AXE)
+	$(BIN)/pytest tests/app
+	$(BIN)/python -m tests.app.measure
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -m gpu

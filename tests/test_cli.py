@@ -66,6 +66,7 @@ def error_message(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
         "recipes",
         "bench",
         "reproduce",
+        "app",
         "demo",
         "doctor",
     ],

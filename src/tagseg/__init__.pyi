@@ -12,6 +12,7 @@ from .api import (
     write_pseudo_labels as write_pseudo_labels,
     write_report as write_report,
 )
+from .app.launch import serve_app as serve_app
 from .benchmarks.suite import bench as bench
 from .data import (
     DataSource as DataSource,

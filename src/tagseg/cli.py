@@ -492,6 +492,30 @@ def demo(out: Out = Path("demo")) -> None:
     run_demo(out)
 
 
+@app.command("app", epilog="Example: `tagseg app runs/photos`")
+def serve(
+    run: Annotated[Path | None, typer.Argument(help="Run folder to look at; the page uses its model.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Run folder, model file, or default: tagseg's own model.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to serve at; others than this machine's need a password.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve at; 0 takes a free one.")] = 7860,
+    password: Annotated[
+        str | None, typer.Option(envvar="TAGSEG_PASSWORD", help="Password for the page, under any user name.")
+    ] = None,
+    device: Device = "auto",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Open a page to try a model and look at a run."""
+    _require_paths([str(run)] if run is not None else (), "name the folder that tagseg train wrote")
+    if model is not None:
+        _require_model(model)
+    print("Loading the model and the page ...", file=sys.stderr, flush=True)
+    tagseg.serve_app(run, model=model, host=host, port=port, password=password, device=device, open_browser=browser)
+
+
 @app.command(epilog="Example: `tagseg doctor`")
 def doctor(device: Device = "auto", json: Json = False) -> None:
     """Show what runs here, and test it.

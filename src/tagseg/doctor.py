@@ -29,6 +29,7 @@ _PACKAGES = (
 )
 # Extra -> module that it installs, and what it is for.
 EXTRAS = {
+    "app": ("gradio", "the page of tagseg app"),
     "coco": ("pycocotools", "reading COCO's polygons and run lengths"),
     "hf": ("pyarrow", "datasets of Hugging Face: Arrow and Parquet files"),
     "heif": ("pillow_heif", "HEIC images"),

@@ -20,6 +20,8 @@ _ARGUMENTS = {
     "model": ("model=", "--model"),
     "out": ("out=", "--out"),
     "overwrite": ("overwrite=True", "--overwrite"),
+    "password": ("password=", "--password or TAGSEG_PASSWORD"),
+    "port": ("port=", "--port"),
     "pretrained": ("model={'pretrained': PATH}", "--set model.pretrained=PATH"),
     "sbd": ("sbd=", "--sbd"),
     "separator": ("separator=", "--separator"),

@@ -1,0 +1,58 @@
+"""The page: a tab for each thing that a user does, in gradio's frame."""
+
+import html
+from collections.abc import Callable
+from pathlib import Path
+
+import gradio as gr
+
+from tagseg.app import try_tab
+from tagseg.app.context import Context
+
+STATIC_FOLDER = Path(__file__).parent / "static"
+STATIC_ROUTE = "/app/static"
+
+# Name of each tab -> function that builds it; called inside the tab.
+TABS: dict[str, Callable[[Context], None]] = {
+    "Try": try_tab.build,
+}
+_SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
+_MONOSPACE_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
+
+# The theme has no accent of its own for dark pages, and leaves the browser's own controls light there.
+CSS = ".dark { color-scheme: dark; --color-accent: var(--primary-400); }"
+
+
+def build_page(context: Context) -> gr.Blocks:
+    """Build the page with all its tabs."""
+    page = gr.Blocks(title="tagseg", analytics_enabled=False, fill_width=True)
+    with page:
+        name, method, backbone = context.model.description.values()
+        model = f"<b>{html.escape(name)}</b>: {method}, {backbone}, {len(context.model.classes)} classes"
+        gr.HTML(f"<h1>tagseg</h1><p>Model {model}</p>")
+        with gr.Tabs():
+            for tab, build in TABS.items():
+                with gr.Tab(tab):
+                    build(context)
+    return page
+
+
+def theme() -> gr.themes.Base:
+    """Gradio's theme with the fonts of the system, none of which is downloaded, and texts that are easy to read."""
+    return gr.themes.Default(
+        primary_hue="blue",
+        font=[gr.themes.Font(name) for name in _SYSTEM_FONTS],
+        font_mono=[gr.themes.Font(name) for name in _MONOSPACE_FONTS],
+    ).set(
+        color_accent="*primary_600",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+    )
+
+
+def head() -> str:
+    """What the page's head loads: the scripts of our own elements."""
+    return "".join(
+        f'<script type="module" src="{STATIC_ROUTE}/{script.name}"></script>'
+        for script in sorted(STATIC_FOLDER.glob("*.js"))
+    )
