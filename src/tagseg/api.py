@@ -13,6 +13,7 @@ import torch
 
 from tagseg._device import usable_cores
 from tagseg._progress import ProgressBar
+from tagseg._ray import check_ray
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
 from tagseg.data.check import check as check_data
 from tagseg.data.images import ImageInfo
@@ -24,7 +25,7 @@ from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
-from tagseg.predict.outputs import OutputFiles
+from tagseg.predict.outputs import Format, OutputFiles
 from tagseg.predict.render import DEFAULT_ALPHA
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput
@@ -281,15 +282,18 @@ def predict_files(
     crf: bool = False,
     threshold: float | None = None,
     size: WorkingSize | None = None,
-    overlay: bool = True,
+    overlay: bool | None = None,
     alpha: float = DEFAULT_ALPHA,
     legend: bool = False,
     confidence: bool = False,
+    format: Format = "png",
     batch_size: int | None = None,
     skip_bad: bool = False,
     skip_existing: bool = False,
     overwrite: bool = False,
     shard: tuple[int, int] | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Segment images and write masks, overlays, and one predictions.json and legend.png.
@@ -304,21 +308,30 @@ def predict_files(
         crf: Refine masks by a dense CRF.
         threshold: Class threshold in place of the tuned ones.
         size: Longest side in pixels to which images are resized for the network, or `native`; by default the model's.
-        overlay: Write overlays, of exactly the images' size.
+        overlay: Write overlays, of exactly the images' size; by default if the format is `png`.
         alpha: Opacity of the overlays' colors, from 0 (only the outlines) to 1.
         legend: Add a legend to the right of each overlay, in place of one legend.png.
         confidence: Write NAME_confidence.png: 255 x the probability of each pixel's class.
+        format: `png` for files, or `parquet` for Parquet files of up to 1,024 images, with masks in their rows.
         batch_size: Images of one size that run together; by default what suits the device.
         skip_bad: Skip images that cannot be read.
         skip_existing: Keep the predictions of images that an earlier call wrote, and predict the others.
         overwrite: Replace predictions of earlier calls; files that predictions.json does not list are never replaced.
         shard: Part of the images to segment, such as (1, 4); its index is predictions-1-of-4.json.
+        ray: Ray cluster to predict on: `auto` for the one that this machine belongs to, `local` for one that lasts as
+            long as the call, or the address of its head. docs/guide/machines.md describes what is written.
+        workers: Number of workers of the cluster; by default one for each GPU, or each core if it has no GPU.
         progress: Show the progress on stderr.
 
     Returns:
-        Content of predictions.json, which docs/guide/prediction.md describes.
+        Content of predictions.json, which docs/guide/prediction.md describes; of job.json with `parquet` or a cluster.
     """
+    overlay = format == "png" if overlay is None else overlay
     files = OutputFiles(overlay=overlay, alpha=alpha, legend=legend, confidence=confidence)
+    _check_cluster(ray, workers)
+    in_parts = ray is not None or format != "png"
+    if in_parts and overwrite:
+        raise ConfigError("predictions in parts are not replaced", "choose another folder with {out}")
     with ProgressBar("Listing images", quiet=not progress):
         stream = _predictor(model, threshold, size).predict_many(
             images,
@@ -331,6 +344,20 @@ def predict_files(
             probabilities=False,
             skip_bad=skip_bad,
         )
+    if in_parts:
+        from tagseg.predict.parts import write_parts
+
+        job = write_parts(
+            stream,
+            Path(out),
+            format=format,
+            files=files,
+            skip_existing=skip_existing,
+            ray=ray,
+            workers=workers,
+            progress=progress,
+        )
+        return dict(json.loads(job.read_text(encoding="utf-8")))
     index = write_predictions(
         stream, Path(out), files=files, skip_existing=skip_existing, overwrite=overwrite, progress=progress
     )
@@ -347,6 +374,8 @@ def write_pseudo_labels(
     size: WorkingSize | None = None,
     ignore_below: float = 0.0,
     batch_size: int | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
     progress: bool = False,
 ) -> Coverage:
     """Write masks of tagged images for `train_masks`; the classes of a mask are limited to the image's tags.
@@ -363,11 +392,14 @@ def write_pseudo_labels(
         ignore_below: Pixels whose class, the background included, is less probable than this become 255: they are
             ignored in training.
         batch_size: Images of one size that run together.
+        ray: Ray cluster to predict on, as in `predict_files`.
+        workers: Number of workers of the cluster, as in `predict_files`.
         progress: Show a progress bar.
 
     Returns:
         How much of the images the classes cover, also in coverage.json.
     """
+    _check_cluster(ray, workers)
     return make_pseudo_labels(
         _predictor(model, None, size),
         DataSource.of(data),
@@ -376,6 +408,8 @@ def write_pseudo_labels(
         crf=crf,
         ignore_below=ignore_below,
         batch_size=batch_size,
+        ray=ray,
+        workers=workers,
         progress=progress,
     )
 
@@ -567,6 +601,14 @@ def _predictor(model: str | Path | Predictor, threshold: float | None, size: Wor
         predictor.settings = predictor.settings.with_threshold(threshold)
     predictor.settings = predictor.settings.with_size(size)
     return predictor
+
+
+def _check_cluster(ray: str | None, workers: int | None) -> None:
+    """Refuse a cluster that cannot be reached before anything else is done."""
+    if ray is not None:
+        check_ray(ray)
+    elif workers is not None:
+        raise ConfigError("the number of workers is for a cluster", "name one with {ray}, or leave {workers} out")
 
 
 def _check_images(

@@ -53,6 +53,8 @@ Size = Annotated[
 Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Use the fast paths, or plain torch.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip images that cannot be read.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a setting: section.field=value.")]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Predict on a Ray cluster: auto, local or HOST:PORT.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Workers on the cluster; one a GPU or core by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -231,9 +233,12 @@ def pseudo_labels(
     device: Device = "auto",
     batch_size: BatchSize = None,
     optimize: Optimize = True,
+    ray: Ray = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
     """Write masks of tagged images to train on."""
+    _require_ray(ray)
     source = _source(data, images, split, None, separator, sbd, classes=classes)
     _require_model(model)
     working_size = _parse_size(size)
@@ -246,6 +251,8 @@ def pseudo_labels(
         size=working_size,
         ignore_below=ignore_below,
         batch_size=batch_size,
+        ray=ray,
+        workers=workers,
         progress=True,
     )
     if json:
@@ -266,22 +273,30 @@ def predict(
     crf: Crf = False,
     threshold: Threshold = None,
     size: Size = None,
-    overlay: Annotated[bool, typer.Option("--overlay/--no-overlay", help="Write overlays, or masks only.")] = True,
+    overlay: Annotated[
+        bool | None, typer.Option("--overlay/--no-overlay", help="Write overlays; the default for png.")
+    ] = None,
     alpha: Annotated[float, typer.Option(min=0, max=1, help="Opacity of the overlays' colors.")] = 0.6,
     legend: Annotated[bool, typer.Option("--legend", help="Add a legend to the right of each overlay.")] = False,
     confidence: Annotated[bool, typer.Option("--confidence", help="Write each pixel's confidence as PNG.")] = False,
+    format: Annotated[
+        Literal["png", "parquet"], typer.Option(help="Files, or rows of Parquet files in parts.")
+    ] = "png",
     every: Annotated[float | None, typer.Option(help="Seconds between frames of a video.")] = None,
     skip_existing: Annotated[
         bool, typer.Option("--skip-existing", help="Continue a job: keep images that are predicted.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace predictions of earlier calls.")] = False,
     shard: Annotated[str | None, typer.Option(help="Part of the images to segment, such as 1/4.")] = None,
+    ray: Ray = None,
+    workers: Workers = None,
     device: Device = "auto",
     batch_size: BatchSize = None,
     optimize: Optimize = True,
     skip_bad: SkipBad = False,
 ) -> None:
     """Segment images: write masks, overlays and predictions.json."""
+    _require_ray(ray)
     _require_images(images)
     if tags is not None:
         _require_paths([tags], "name a CSV, TSV or JSON lines file of image and tags")
@@ -304,11 +319,14 @@ def predict(
             alpha=alpha,
             legend=legend,
             confidence=confidence,
+            format=format,
             batch_size=batch_size,
             skip_bad=skip_bad,
             skip_existing=skip_existing,
             overwrite=overwrite,
             shard=part,
+            ray=ray,
+            workers=workers,
             progress=True,
         )
     except KeyboardInterrupt:
@@ -418,7 +436,7 @@ def recipes(
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="pamr, crf, train, predict (all by default); evaluate or sizes with your model and data."),
+        typer.Argument(help="pamr, crf, train, predict (the default); workers; evaluate or sizes of a model."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="For these two: run folder or model file.")] = None,
     data: Annotated[str | None, typer.Option(help="For these two: images with masks.")] = None,
@@ -615,6 +633,10 @@ def _print_predictions(index: dict[str, Any], out: Path, shard: str | None) -> N
         print(f"... and {len(index['skipped']) - _MAX_LISTED} more skipped", file=sys.stderr)
     if left_out := summarize_left_out(index["left_out"], "Left out: "):
         print(printable(left_out), file=sys.stderr)
+    if "part_size" in index:
+        count = index["images"] - len(index["skipped"])
+        print(f"{count:,} image{'' if count == 1 else 's'}: {', '.join(index['files'])} and job.json are in {out}")
+        return
     predictions = index["images"]
     file = f"predictions-{shard.replace('/', '-of-')}.json" if shard else "predictions.json"
     for image in predictions[:_MAX_LISTED]:
@@ -685,6 +707,14 @@ def _require_model(model: str, *, hub: bool = True) -> None:
     if not (hub and is_hub_name(model)):
         raise WeightsError(f"{model}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
     find_on_hub(model, "model.safetensors")
+
+
+def _require_ray(address: str | None) -> None:
+    """Refuse a cluster that does not answer before torch is imported."""
+    if address is not None:
+        from tagseg._ray import check_ray
+
+        check_ray(address)
 
 
 def _require_recipe(recipe: str, changes: Iterable[str] | None) -> None:

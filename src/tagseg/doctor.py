@@ -34,6 +34,7 @@ EXTRAS = {
     "hf": ("pyarrow", "datasets of Hugging Face: Arrow and Parquet files"),
     "heif": ("pillow_heif", "HEIC images"),
     "video": ("cv2", "frames of videos in tagseg predict"),
+    "ray": ("ray", "prediction on a cluster: --ray"),
     "tracking": ("tensorboard", "TensorBoard logs of a training run"),
     "bench": ("pydensecrf", "the CRF authors' code in tagseg bench crf"),
     "onnx": ("onnxruntime", "ONNX files: tagseg export, and predict -m model.onnx"),

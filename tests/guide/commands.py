@@ -1,4 +1,4 @@
-"""Run the commands of the user guide: every `tagseg` line of the fenced `sh` blocks of a page, in order."""
+"""Run the commands of the user guide: every line of a program in the fenced `sh` blocks of a page, in order."""
 
 import re
 import shlex
@@ -11,16 +11,17 @@ from tagseg.cli import main
 GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 
 
-def commands(page: str) -> list[str]:
+def commands(page: str, program: str = "tagseg") -> list[str]:
     """Commands of a page's `sh` blocks, without comments and with continued lines joined.
 
     Args:
         page: Name of the page, without its suffix.
+        program: Program whose commands to find.
     """
     text = (GUIDE / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.partition("  #")[0].strip() for line in lines if line.startswith("tagseg ")]
+    return [line.partition("  #")[0].strip() for line in lines if line.startswith(f"{program} ")]
 
 
 def run_command(command: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:

@@ -1,3 +1,5 @@
+import copy
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,3 +194,11 @@ def test_tiles_are_reported_in_their_order(predictor: Predictor) -> None:
     total = len(steps)
     assert total > 2
     assert steps == [(number, total) for number in range(total)]
+
+
+def test_pickled_predictor_predicts_the_same(predictor: Predictor, image: Pixels) -> None:
+    again = pickle.loads(pickle.dumps(predictor))
+    assert repr(again) == repr(predictor)
+    assert again.settings == predictor.settings
+    assert np.array_equal(again.predict(image).mask, predictor.predict(image).mask)
+    assert copy.copy(predictor).engine is predictor.engine

@@ -13,6 +13,7 @@ from tagseg.benchmarks.report import Report, measure
 from tagseg.benchmarks.sizes import SizesBenchmark
 from tagseg.benchmarks.timing import Measurements
 from tagseg.benchmarks.train import bench_train
+from tagseg.benchmarks.workers import bench_workers
 from tagseg.data import DataSource
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.predict.settings import WorkingSize
@@ -23,8 +24,8 @@ BENCHMARKS: dict[str, Callable[[torch.device], Measurements]] = {
     "train": bench_train,
     "predict": bench_predict,
 }
-# Not run by default, because they need a model and images.
-_EVALUATE, _SIZES = "evaluate", "sizes"
+# Not run by default: they need a model and images, or Ray.
+_EVALUATE, _SIZES, _WORKERS = "evaluate", "sizes", "workers"
 
 
 def bench(
@@ -41,7 +42,8 @@ def bench(
 
     Args:
         what: Any of `pamr`, `crf`, `train`, `predict`; all of them by default. Or, for a model of your own on images of
-            your own, `evaluate`: the time without and with CRF, and `sizes`: the mIoU of resized images.
+            your own, `evaluate`: the time without and with CRF, and `sizes`: the mIoU of resized images. Or `workers`,
+            which needs Ray: prediction by 1, 2 and 4 workers.
         model: For `evaluate` and `sizes`, a run folder, a model file or `default`.
         data: For `evaluate` and `sizes`, images with masks.
         threshold: For `evaluate` and `sizes`, the score from which a class counts as present; the paper's is 0.1.
@@ -52,7 +54,7 @@ def bench(
     Returns:
         A report for each benchmark, in the order of the names.
     """
-    known = (*BENCHMARKS, _EVALUATE, _SIZES)
+    known = (*BENCHMARKS, _EVALUATE, _SIZES, _WORKERS)
     for name in what:
         if name not in known:
             raise unknown_name("benchmark", name, known)
@@ -64,7 +66,7 @@ def bench(
     if _SIZES not in what and size is not None:
         raise ConfigError("a size is for the benchmark sizes", "name it, or leave the size out")
     torch_device = pick_device(device)
-    jobs = dict(BENCHMARKS)
+    jobs = {**BENCHMARKS, _WORKERS: bench_workers}
     for name in of_models:
         if model is None or data is None:
             raise ConfigError(f"the benchmark {name} needs a model and images with masks", "add {model} and {data}")

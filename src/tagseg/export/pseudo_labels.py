@@ -7,10 +7,11 @@ OUT/coverage.json                      how much of the images the classes cover
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ from rich.table import Table
 
 from tagseg._json import parse_json
 from tagseg._lock import has_no_files, hold_folder, remove_part_files
-from tagseg._progress import track
+from tagseg._progress import ProgressBar
+from tagseg._ray import part_size, run_on_ray
 from tagseg.data import DataSource, ImageDataset
 from tagseg.data.files import FileRef, read_text
 from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
@@ -32,7 +34,7 @@ from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.render import mask_image
 from tagseg.predict.resize import resize_in_bands
-from tagseg.predict.settings import FixedClasses
+from tagseg.predict.settings import FixedClasses, InferenceSettings
 from tagseg.training.run_folder import differences
 
 COVERAGE_FILE = "coverage.json"
@@ -97,6 +99,8 @@ def make_pseudo_labels(
     crf: bool = False,
     ignore_below: float = 0.0,
     batch_size: int | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
     progress: bool = False,
 ) -> Coverage:
     """Write pseudo labels of tagged images, or resume an interrupted call; masks that exist are kept.
@@ -109,6 +113,8 @@ def make_pseudo_labels(
         crf: Refine by a dense CRF.
         ignore_below: Pixels whose class is less probable become 255.
         batch_size: Images of one size that run together; by default what suits the device.
+        ray: Ray cluster to predict on, as in `run_on_ray`; None for this process.
+        workers: Number of workers of the cluster.
         progress: Show a progress bar.
     """
     if not 0 <= ignore_below <= 1:
@@ -125,6 +131,8 @@ def make_pseudo_labels(
             crf=crf,
             ignore_below=ignore_below,
             batch_size=batch_size,
+            ray=ray,
+            workers=workers,
             progress=progress,
         )
 
@@ -138,6 +146,8 @@ def _make(
     crf: bool,
     ignore_below: float,
     batch_size: int | None,
+    ray: str | None,
+    workers: int | None,
     progress: bool,
 ) -> Coverage:
     """`make_pseudo_labels` with the lock of the folder."""
@@ -161,23 +171,30 @@ def _make(
     pending = sorted(set(range(len(files))) - set(finished))
     counts = dict(read_ahead(lambda index: (index, _count(read_mask(FileRef(files[index])))), finished))
 
-    def read(index: int) -> Sample[int]:
-        tags = FixedClasses(tuple(int(k) for k in data.labels[index].nonzero().flatten()))
-        return Sample(index, data.images.read(index), {TRUE_TAGS: tags}, keep_probs=ignore_below > 0)
-
-    samples = read_ahead(read, pending, size=lambda sample: sample.image.nbytes)
-    results = run_pipeline(predictor.engine, samples, settings, crf=crf, batch_size=batch_size)
-    tracked = track(results, "Pseudo labels", len(pending), quiet=not progress)
-
-    def write(result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
-        index, segmentation = result
-        mask = ignore_uncertain(segmentation, ignore_below)
-        with writing(files[index]):
-            files[index].parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(files[index], lambda part: mask_image(mask).save(part, "PNG"))
-        return index, _count(mask)
-
-    counts |= read_ahead(write, ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in tracked))
+    task = _MaskTask(predictor, settings, crf, ignore_below, batch_size)
+    with ProgressBar("Pseudo labels", len(pending), quiet=not progress) as bar:
+        if ray is None or not pending:
+            results = task.write(_MaskPart.of(data, files, pending))
+        else:
+            size = part_size(len(pending))
+            bar.note(f"starting workers; progress comes in parts of {size:,} images")
+            parts = [_MaskPart.of(data, files, pending[start : start + size]) for start in range(0, len(pending), size)]
+            results = chain.from_iterable(
+                run_on_ray(
+                    ray,
+                    task,
+                    parts,
+                    folder=out,
+                    resume="run the same command again",
+                    on_gpus=predictor.requested_device != "cpu",
+                    workers=workers,
+                )
+            )
+        for number, (index, pixels) in enumerate(results, start=1):
+            counts[index] = pixels
+            bar.text = ""
+            bar.update(number)
+    remove_part_files(out)  # of workers that were lost
     coverage = _coverage(data, [counts[index] for index in range(len(files))])
     write_atomically(out / COVERAGE_FILE, lambda part: part.write_text(coverage.to_json(), encoding="utf-8"))
     ids = out / "ImageSets" / "Segmentation" / "train.txt"
@@ -185,6 +202,63 @@ def _make(
     text = "".join(f"{image_id}\n" for image_id in data.image_ids)
     write_atomically(ids, lambda part: part.write_text(text, encoding="utf-8"))
     return coverage
+
+
+@dataclass(frozen=True)
+class _MaskPart:
+    """Images whose masks are written together.
+
+    Attributes:
+        indices: Positions of the images in the whole dataset.
+        data: The images.
+        files: Files of their masks.
+    """
+
+    indices: Sequence[int]
+    data: ImageDataset
+    files: Sequence[Path]
+
+    @classmethod
+    def of(cls, data: ImageDataset, files: Sequence[Path], indices: Sequence[int]) -> Self:
+        return cls(indices, data.subset(indices), [files[index] for index in indices])
+
+    def __str__(self) -> str:
+        return f"the images {self.data.image_ids[0]} to {self.data.image_ids[-1]}"
+
+
+@dataclass(frozen=True)
+class _MaskTask:
+    """Writes masks, with the arguments of `make_pseudo_labels`."""
+
+    predictor: Predictor
+    settings: InferenceSettings
+    crf: bool
+    ignore_below: float
+    batch_size: int | None
+
+    def __call__(self, part: _MaskPart) -> list[tuple[int, _Counts]]:
+        """Write the masks of a part, and count their pixels."""
+        return list(self.write(part))
+
+    def write(self, part: _MaskPart) -> Iterator[tuple[int, _Counts]]:
+        """Write the masks of a part; yield the position of each image and the pixels of each value."""
+        keep_probs = self.ignore_below > 0
+
+        def read(position: int) -> Sample[int]:
+            tags = FixedClasses(tuple(int(k) for k in part.data.labels[position].nonzero().flatten()))
+            return Sample(position, part.data.images.read(position), {TRUE_TAGS: tags}, keep_probs=keep_probs)
+
+        def write(result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
+            position, segmentation = result
+            mask, file = ignore_uncertain(segmentation, self.ignore_below), part.files[position]
+            with writing(file):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, lambda path: mask_image(mask).save(path, "PNG"))
+            return part.indices[position], _count(mask)
+
+        samples = read_ahead(read, range(len(part.files)), size=lambda sample: sample.image.nbytes)
+        results = run_pipeline(self.predictor.engine, samples, self.settings, crf=self.crf, batch_size=self.batch_size)
+        return read_ahead(write, ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in results))
 
 
 def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Mask:

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Literal
 
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.render import DEFAULT_ALPHA, check_alpha
 
+Format = Literal["png", "parquet"]
+FORMATS: tuple[Format, ...] = ("png", "parquet")
 _MAX_JPEG_SIDE = 65_500  # longer overlays are reduced
 
 
@@ -38,16 +41,16 @@ class OutputFiles:
         wanted = {"mask": True, "overlay": self.overlay, "confidence": self.confidence}
         return {kind: file for kind, file in output_files(name).items() if wanted[kind]}
 
-    def save(self, kind: str, prediction: Prediction, path: Path) -> None:
-        """Draw the file of a kind and save it, whatever the suffix of the path."""
+    def save(self, kind: str, prediction: Prediction, file: Path | BinaryIO) -> None:
+        """Draw the file of a kind and save it, whatever the suffix of its path."""
         if kind == "mask":
-            prediction.mask_image().save(path, "PNG")
+            prediction.mask_image().save(file, "PNG")
         elif kind == "confidence":
-            prediction.confidence_image().save(path, "PNG")
+            prediction.confidence_image().save(file, "PNG")
         else:
             overlay = prediction.overlay(alpha=self.alpha, legend=self.legend)
             overlay.thumbnail((_MAX_JPEG_SIDE, _MAX_JPEG_SIDE))
-            overlay.save(path, "JPEG", quality=90)
+            overlay.save(file, "JPEG", quality=90)
 
 
 def output_files(name: str) -> dict[str, str]:

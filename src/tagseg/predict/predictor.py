@@ -10,6 +10,8 @@ Usage:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import overload
@@ -92,6 +94,7 @@ class Predictor:
         engine: The network on its device.
         description: Name, method and backbone of the model.
         source: File that the network was loaded from, if it was.
+        requested_device: Device that was asked for, such as `auto`.
 
     Args:
         network: Moved to the device.
@@ -121,7 +124,27 @@ class Predictor:
         self.description = {"name": name, "method": config.method, "backbone": config.backbone}
         self.source = source
         self.settings = settings or default_settings(config)
+        self.requested_device = device
+        self._copy = partial(
+            Predictor,
+            name=name,
+            source=source,
+            device=device,
+            precision=precision,
+            max_pixels=max_pixels,
+            optimize=optimize,
+        )
         self.engine = Engine(network, device=device, precision=precision, max_pixels=max_pixels, optimize=optimize)
+
+    def __copy__(self) -> "Predictor":
+        """Copy that shares the network and may have other settings."""
+        copied = Predictor.__new__(Predictor)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __reduce__(self) -> tuple[Callable[..., "Predictor"], tuple[object, ...]]:
+        """Pickle the network on the CPU: the copy chooses a device where it is loaded."""
+        return self._copy, (deepcopy(self.engine.network).cpu(), self.settings)
 
     def __repr__(self) -> str:
         name, method, backbone = self.description.values()
@@ -319,6 +342,7 @@ class PredictionStream(Iterable[Prediction]):
         shard: Number of this part, from 1, and the number of parts; None for all images.
         needs: Decides whether an image is predicted; None for all. It is called in the order of the images.
         on_tile: Called as the tiles of a tiled image are done, with the number that is done and of all.
+        requested_device: Device that the predictor was asked for.
     """
 
     def __init__(
@@ -339,6 +363,7 @@ class PredictionStream(Iterable[Prediction]):
         self.shard = shard
         self.needs: Callable[[PlannedImage], bool] | None = None
         self.on_tile: OnTile | None = None
+        self.requested_device = predictor.requested_device
         self._predictor, self._sources, self._tags, self._settings = predictor, sources.images, tags, settings
         self._batch_size, self._crf = batch_size, crf
         self._probabilities, self._skip_bad = probabilities, skip_bad
@@ -370,11 +395,30 @@ class PredictionStream(Iterable[Prediction]):
         """The videos among the images."""
         return [source for source in self._sources if isinstance(source, VideoSource)]
 
-    def planned_images(self) -> Iterator[PlannedImage]:
-        """Images of this shard, without the frames of videos."""
+    def images(self) -> Iterator[tuple[ImageSource, Tags | None]]:
+        """Images of this shard with their tags, without the frames of videos."""
         for index, source in enumerate(self._sources):
             if not isinstance(source, VideoSource) and self._is_in_shard(index):
-                yield PlannedImage(source.name, source.path, None if self._tags is None else self._tags[index])
+                yield source, None if self._tags is None else self._tags[index]
+
+    def select(self, images: Sequence[tuple[ImageSource, Tags | None]]) -> "PredictionStream":
+        """Stream of these images, some of those that `images` yields, with the same settings."""
+        tags = [image_tags for _, image_tags in images if image_tags is not None]
+        return PredictionStream(
+            self._predictor,
+            Sources([source for source, _ in images]),
+            None if self._tags is None else tags,
+            self._settings,
+            shard=None,
+            batch_size=self._batch_size,
+            crf=self._crf,
+            probabilities=self._probabilities,
+            skip_bad=self._skip_bad,
+        )
+
+    def planned_images(self) -> Iterator[PlannedImage]:
+        """What `images` yields, without the sources."""
+        return (PlannedImage(source.name, source.path, tags) for source, tags in self.images())
 
     def estimate_frames(self) -> int:
         """Number of the videos' frames in this shard, by the videos' own account."""

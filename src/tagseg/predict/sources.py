@@ -1,7 +1,7 @@
 """Images to predict: files, folders, patterns, zips and tars, Arrow files, URLs, videos, or images in memory."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from glob import has_magic
 from pathlib import Path, PurePosixPath
@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.arrow import ARROW_SUFFIXES, arrow_images
-from tagseg.data.files import FileIndex, FileRef, expand_home, is_archive, read_image
+from tagseg.data.files import TAR_SUFFIX, FileIndex, FileRef, expand_home, is_archive, read_image
 from tagseg.data.images import (
     HEIF_SUFFIXES,
     IMAGE_SUFFIXES,
@@ -103,12 +103,13 @@ def find_sources(images: ImageInput | Iterable[ImageInput], *, every: float | No
     """List images of all kinds.
 
     An image is named by its path below the folder or zip that was given, without its suffix; the second of a name gets
-    NAME-2.
+    NAME-2. Those of the shards that a pattern matches are named SHARD/NAME.
 
     Args:
         images: Files, folders (searched recursively), zips and tars, their members as `photos.zip:cats/1.jpg`, glob
-            patterns such as `photos/*.jpg`, Arrow and Parquet files, URLs (http and https), `-` for standard input,
-            videos, and images in memory. File objects and standard input are read here: a source may be read again.
+            patterns such as `photos/*.jpg` or `shards/*.parquet`, Arrow and Parquet files, URLs (http and https), `-`
+            for standard input, videos, and images in memory. File objects and standard input are read here: a source
+            may be read again.
         every: Seconds between the frames of videos.
     """
     is_single = isinstance(images, str | Path) or _is_in_memory(images)
@@ -121,13 +122,13 @@ def find_sources(images: ImageInput | Iterable[ImageInput], *, every: float | No
     return search.sources
 
 
-def unused_name(name: str, used: set[str]) -> str:
-    """The name, or NAME-2, NAME-3 and so on if it is in `used`, to which it is added."""
-    unused, number = name, 1
-    while unused.lower() in used:  # some file systems do not distinguish a.png from A.png
-        number += 1
-        unused = f"{name}-{number}"
-    used.add(unused.lower())
+def unused_name(name: str, used: dict[str, int]) -> str:
+    """The name, or NAME-2, NAME-3 and so on if it is in `used`, to which it is added with its last number."""
+    unused, key = name, name.lower()  # some file systems do not distinguish a.png from A.png
+    while unused.lower() in used:
+        used[key] += 1
+        unused = f"{name}-{used[key]}"
+    used[unused.lower()] = 1
     return unused
 
 
@@ -137,7 +138,7 @@ class _Search:
     def __init__(self, every: float | None) -> None:
         self.sources = Sources()
         self._every = every
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}
 
     def add(self, image: ImageInput) -> None:
         """Add all images of an argument."""
@@ -176,8 +177,15 @@ class _Search:
                 raise DataError(f"{archive}: has no image {member}", "check its name")
             self._add_file(found, member)
         elif has_magic(str(path)):
-            files = {FileRef(match): match.name for match in _matches(path) if match.is_file()}
-            self._add_all(path, files, "no image matches this pattern")
+            matches = [match for match in _matches(path) if match.is_file()]
+            shards = [match for match in matches if match.suffix.lower() in (*ARROW_SUFFIXES, TAR_SUFFIX)]
+            files = {FileRef(match): match.name for match in matches if match not in shards}
+            for shard in shards:  # they may number their images separately
+                is_tar = shard.suffix.lower() == TAR_SUFFIX
+                for name, file in _images_in_tar(shard) if is_tar else arrow_images(shard):
+                    self._add_file(file, f"{shard.stem}/{name}")
+            if files or not shards:
+                self._add_all(path, files, "no image matches this pattern")
         else:
             raise DataError(
                 f"{path}: does not exist", "name an image, a folder, a zip, a URL or a pattern such as photos/*.jpg"
@@ -240,6 +248,10 @@ def _is_in_memory(image: object) -> TypeGuard[MemoryInput]:
 def _files_in(path: Path) -> dict[FileRef, str]:
     """Files of a folder or archive that are or look like images, with their names below it."""
     return {file: str(name) for name, file in FileIndex(path, suffixes=_LISTED_SUFFIXES).files.items()}
+
+
+def _images_in_tar(path: Path) -> Iterator[tuple[str, FileRef]]:
+    return ((str(name), file) for name, file in FileIndex(path).files.items())
 
 
 def _matches(pattern: Path) -> list[Path]:

@@ -105,7 +105,7 @@ class _Writer:
 
 def _with_plans(predictions: Sequence[Prediction]) -> Iterator[tuple[Prediction, PlannedImage]]:
     """Pair each prediction with its unused name, its path and its tags."""
-    used: set[str] = set()
+    used: dict[str, int] = {}
     first = RunRecord.of(predictions[0])
     for prediction in predictions:
         run = RunRecord.of(prediction)
