@@ -1,6 +1,7 @@
 """Exported models: ONNX Runtime and torch.export give torch's scores and masks; files of others are refused."""
 
 import json
+import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -154,6 +155,15 @@ def test_files_of_others_are_refused_in_one_line(exported: Exported, tmp_path: P
         (tmp_path / name).write_bytes(content)
         with pytest.raises(WeightsError, match=f"{name} is not a readable ONNX file|{name} has no tagseg"):
             tagseg.load(tmp_path / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exported", ["CNN"], indirect=True)
+def test_predictor_of_a_file_can_be_pickled(exported: Exported) -> None:
+    """As it is for the workers of a cluster."""
+    model, image = tagseg.load(exported.file), wave_image(64, 96)
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.predict(image).scores == model.predict(image).scores
 
 
 @pytest.mark.slow

@@ -76,12 +76,16 @@ class OnnxNetwork(Network):
             raise WeightsError(f"{path}: ONNX Runtime cannot read it ({_first_line(error)})", _EXPORT_AGAIN) from None
         self._run_options = runtime.RunOptions()
         self._run_options.only_execute_path_to_fetches = True
-        self._name = str(path)
+        self._path, self._name = path, str(path)
         self.register_buffer("mean", torch.zeros(3, 1, 1), persistent=False)
         # The only entry of the state, so that `fingerprint` tells the file from others.
         digest = hashlib.blake2b(content, digest_size=16).digest()
         self.register_buffer("digest", torch.from_numpy(np.frombuffer(digest, np.uint8).copy()))
         self.training = False
+
+    def __reduce__(self) -> tuple[type["OnnxNetwork"], tuple[Path]]:
+        """Pickle the path: a session of ONNX Runtime cannot be copied."""
+        return OnnxNetwork, (self._path,)
 
     def check_device(self, device: str, precision: str) -> torch.device:
         """The CPU; other devices and precisions are refused."""
