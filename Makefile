@@ -3,18 +3,21 @@
 # make lint   the first two alone
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
+# make test-formats   the tests that read exported masks with ultralytics, datumaro and label-studio-sdk
 # make test-gpu   the tests of code for GPUs, on a machine that has one
 # make audit   known vulnerabilities of the pinned versions
 # make release   wheel, source distribution and bill of materials in dist/, built twice and tried in a bare environment
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+# Annotation tools need other versions of packages; tests start them in this environment.
+FORMATS := .venv-formats
 BIN := $(VENV)/bin
 # What a release is tried in; nothing in it is published.
 TRIAL := build/release
 INSTALL_UV := -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 
-.PHONY: demo test test-oldest test-gpu torture torture-long lint audit release clean
+.PHONY: demo test test-oldest test-formats test-gpu torture torture-long lint audit release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
@@ -24,6 +27,10 @@ test: lint
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
+
+test-formats: $(VENV)/.installed $(FORMATS)/.installed
+	$(BIN)/pytest tests/export -rs
+
 torture: $(VENV)/.installed
 	TAGSEG_TORTURE=3 $(BIN)/pytest tests/torture
 
@@ -75,5 +82,10 @@ $(OLDEST)/.installed: pyproject.toml
 	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[dev]"
 	touch $@
 
+$(FORMATS)/.installed: tests/export/real_tools/requirements.txt $(VENV)/.installed
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(FORMATS)
+	$(BIN)/uv pip install --quiet --python $(FORMATS)/bin/python --only-binary :all: -r $<
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build demo dist
+	rm -rf $(VENV) $(OLDEST) $(FORMATS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build demo dist

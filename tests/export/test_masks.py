@@ -1,4 +1,4 @@
-"""`export_masks`: every format is read back by tagseg itself; what the tools read is tested in a file for each format."""
+"""`export_masks`: every format is read back by tagseg itself; the other files of this folder ask the tools."""
 
 import json
 import shutil
@@ -78,7 +78,9 @@ def test_images_are_copied_linked_or_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "train" / "dog.png").read_bytes() == original.read_bytes()
     assert (tmp_path / "link" / "train" / "dog.png").readlink() == original
     assert not (tmp_path / "none" / "train").exists()
-    assert len({(tmp_path / choice / "annotations/instances_train.json").read_text() for choice in ("copy", "none")}) == 1
+    assert (
+        len({(tmp_path / choice / "annotations/instances_train.json").read_text() for choice in ("copy", "none")}) == 1
+    )
     url = "https://example.org/photos/"
     tagseg.export_masks(data, tmp_path / "urls", format="label-studio", image_files="none", image_url=url)
     urls = [task["data"]["image"] for task in json.loads((tmp_path / "urls" / "tasks.json").read_text())]
@@ -127,19 +129,18 @@ def test_masks_have_the_size_of_their_images(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "train" / "a.jpg").read_bytes() == photo.read_bytes()
 
 
-def test_nothing_is_overwritten_and_nothing_is_left_after_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_overwritten_and_nothing_is_left_after_an_error(tmp_path: Path) -> None:
     data, out = write_small_masks(tmp_path / "data"), tmp_path / "out"
     write_text(out / "mine.txt", "mine")
     with pytest.raises(ConfigError, match="out: exists, and is not overwritten; choose another place with out="):
         tagseg.export_masks(data, out, format="coco")
     (out / "mine.txt").unlink()
     (data / "masks" / "dog.png").write_bytes(b"damaged")
+    table = write_text(tmp_path / "t.csv", "labels.v2.png,cat\ndog.png,cat\n")
     with pytest.raises(DataError, match=r"dog.png: is not a mask that can be read"):
-        tagseg.export_masks(DataSource("shapes:4", masks=data / "masks"), out, format="coco")
+        tagseg.export_masks(DataSource(table, data / "images", masks=data / "masks"), out, format="coco")
     assert list(out.iterdir()) == []
-    assert {path.name for path in tmp_path.iterdir()} == {"data", "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "out", "t.csv"}
     write_text(tmp_path / "out.tagseg-part" / "content" / "annotations" / "left by a killed process", "")
     write_text(tmp_path / "out.tagseg-part" / ".lock", "")
     tagseg.export_masks("shapes:4", out, format="coco")
@@ -172,9 +173,7 @@ def test_wrong_options_are_refused(options: dict[str, object], message: str, tmp
         ("background", "cvat", "the class 'background' cannot be listed"),
     ],
 )
-def test_names_that_a_format_cannot_hold_are_refused(
-    name: str, kind: MaskFormat, message: str, tmp_path: Path
-) -> None:
+def test_names_that_a_format_cannot_hold_are_refused(name: str, kind: MaskFormat, message: str, tmp_path: Path) -> None:
     write_image(tmp_path / "images" / "a.png")
     write_mask(tmp_path / "masks" / "a.png", 1)
     write_text(tmp_path / "classes.txt", name)

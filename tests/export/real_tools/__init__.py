@@ -1,8 +1,8 @@
 """Read an export with the tool that it is made for.
 
-ultralytics, datumaro and label-studio-sdk need other versions of packages than tagseg, so they live in an environment of
-their own, which `make test-formats` installs. Each script of this folder runs there: PYTHON SCRIPT EXPORT OUT.npz writes
-the mask of every image, and under the name "classes" the names of the masks' values from 1.
+ultralytics, datumaro and label-studio-sdk need other versions of packages than tagseg, so that they have an environment
+of their own, which `make test-formats` installs. The scripts of this folder run there: PYTHON SCRIPT EXPORT OUT.npz
+writes the mask of every image, and under the name "classes" the names of the masks' values from 1.
 """
 
 import os
