@@ -20,6 +20,6 @@ for entry in dataset.labels:
         overlap, order = polygons2masks_overlap((height, width), segments, downsample_ratio=1)
         values = np.concatenate([[0], 1 + entry["cls"].ravel()[order]]).astype(np.uint8)
         mask = values[overlap]
-    name = Path(entry["im_file"]).resolve().relative_to(Path(data["train"])).with_suffix("").as_posix()
+    name = Path(entry["im_file"]).relative_to(data["train"]).with_suffix("").as_posix()
     masks[name] = mask
 np.savez(out, classes=[data["names"][number] for number in range(data["nc"])], **masks)
