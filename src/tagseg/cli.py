@@ -343,8 +343,11 @@ def export_masks(
         image_url=image_url,
         progress=True,
     )
-    left_out = f" ({result.without_masks:,} without a mask are left out)" if result.without_masks else ""
-    print(f"{result.images:,} images{left_out}, {len(result.classes)} classes: masks are in {out}")
+    if result.without_masks:
+        print(f"Left out: {result.without_masks:,} of {result.images + result.without_masks:,} images have no mask")
+    print(
+        f"{result.images:,} image{'' if result.images == 1 else 's'}, {len(result.classes)} classes: masks are in {out}"
+    )
 
 
 @app.command(epilog="Example: `tagseg evaluate val.csv --masks masks/ -m runs/photos`")

@@ -63,6 +63,7 @@ def test_ground_truth_or_else_the_last_annotation_counts(tmp_path: Path) -> None
     [
         ([3], r"export\.json: \[0\]: input should be a valid dictionary; export the project again as JSON"),
         ([{"data": {}, "annotations": [{"result": []}]}], r"task 1: names no image"),
+        ([task("http://[", [])], r"task 7: names an image by http://\[, which is not a URL"),
         ([task("one.jpg")], r"export\.json: has no annotated image"),
         ([task("one.jpg", [region("a", type="polygonlabels")])], r"task 7: region 1 is of the type polygonlabels"),
         ([task("one.jpg", [region("a", image_rotation=90)])], r"task 7: region 1 is of a rotated image"),

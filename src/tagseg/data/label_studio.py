@@ -186,7 +186,10 @@ def _image_name(task: _Task, place: str, indexes: Sequence[FileIndex]) -> str:
     url = next((value for value in (data.get("image"), *data.values()) if isinstance(value, str) and value), None)
     if url is None:
         raise DataError(f"{place}: names no image", "export tasks of images")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise DataError(f"{place}: names an image by {url}, which is not a URL ({error})", _ADVICE) from None
     path = PurePosixPath(parse_qs(parts.query).get("d", [""])[0] or unquote(parts.path))
     name = str(path).lstrip("/") if parts.query and not parts.scheme else path.name
     digits, _, rest = path.name.partition("-")

@@ -216,7 +216,7 @@ class DataSource:
 
     def detect(self) -> DataFormat:
         """Detect the format from the path's name and the folder's content, without reading an image."""
-        if _is_built_in(self.path):
+        if is_built_in(self.path):
             return Shapes(_shapes_count(self.path), self.split or "train")
         path = expand_home(self.path)
         try:
@@ -341,14 +341,14 @@ class DataSource:
     def describe(self) -> dict[str, Any]:
         """Fields as plain values, for the configuration of a run; equal for different spellings of a path."""
         fields = asdict(self)
-        fields["path"] = self.path if _is_built_in(self.path) else _folder_text(os.path.normpath(self.path))
+        fields["path"] = self.path if is_built_in(self.path) else _folder_text(os.path.normpath(self.path))
         fields["images"] = tuple(map(os.path.normpath, self.images))
         fields["masks"] = tuple(map(os.path.normpath, self.masks))
         return {name: value for name, value in fields.items() if value}
 
     def located(self) -> "DataSource":
         """Copy whose paths do not depend on the current folder."""
-        if _is_built_in(self.path):
+        if is_built_in(self.path):
             return self
         paths = {"path": os.path.abspath(expand_home(self.path))}  # noqa: PTH100  keeps symbolic links
         images, masks = (
@@ -369,7 +369,7 @@ class DataSource:
             fields, classes = found
             images = {"images": self.images} if self.images else {}
             source = DataSource.from_description({**fields, **images})
-            if not _is_built_in(source.path) and expand_home(source.path).resolve() == path.resolve():
+            if not is_built_in(source.path) and expand_home(source.path).resolve() == path.resolve():
                 raise DataError(f"{path}: its images are said to be in itself", "make the pseudo labels again")
             return PseudoLabels(path, source, classes)
         if is_cvat(path):  # before VOC, whose folders it has
@@ -513,13 +513,14 @@ def open_masks(
     return source.open_masks(classes)
 
 
-def _is_built_in(path: str) -> bool:
+def is_built_in(path: str) -> bool:
+    """Whether a path names the built-in dataset."""
     return path.partition(":")[0] == "shapes"
 
 
 def _folder_text(path: str) -> str:
     """Text of a path that is a file or folder, even if it is called like the built-in dataset."""
-    return f"./{path}" if _is_built_in(path) else path
+    return f"./{path}" if is_built_in(path) else path
 
 
 def _has_image_files(folder: Path) -> bool:

@@ -25,7 +25,7 @@ from tagseg.data.annotations import (
     require_mask_size,
 )
 from tagseg.data.files import FileIndex, FileRef, expand_home, is_file, read_text
-from tagseg.data.images import image_size
+from tagseg.data.images import IMAGE_SUFFIXES, image_size
 from tagseg.data.limits import hold_memory, read_file
 from tagseg.data.masks import Mask
 from tagseg.data.polygons import Polygon, fill_polygon, polygon_area
@@ -140,11 +140,19 @@ def _images_of_split(path: Path, content: _DataFile, split: str | None) -> list[
 def _images_in(place: Path, path: Path) -> list[tuple[str, Path]]:
     """Names and files of the images in a folder, or in a text file that lists them."""
     if is_file(place):
-        lines = [line.strip() for line in read_text(place).splitlines() if line.strip()]
+        lines = [line.strip() for line in read_text(place).splitlines()]
+        lines = [line for line in lines if PurePosixPath(line).suffix.lower() in IMAGE_SUFFIXES]
         return [(str(PurePosixPath(line.replace("\\", "/"))), place.parent / line) for line in lines]
-    if not place.is_dir():
+    if not _is_folder(place):
         raise DataError(f"{path}: its folder of images {place} does not exist", "correct the entry, or the path above")
     return [(str(name), file.path) for name, file in FileIndex(place).files.items()]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # no file system allows this name
+        return False
 
 
 def _read_lines(path: Path) -> list[tuple[str, list[str]]]:

@@ -18,6 +18,7 @@ from tagseg.data.files import FileIndex, FileRef, ImageFiles, expand_home, is_ar
 from tagseg.data.images import decode, image_size, open_image
 from tagseg.data.limits import hold_file
 from tagseg.data.masks import Mask, MaskDataset, MaskFile
+from tagseg.data.source import is_built_in
 from tagseg.data.urls import UrlRef, is_url
 from tagseg.errors import ConfigError, DataError, printable
 from tagseg.predict.folder import read_indexes
@@ -103,7 +104,7 @@ class MaskedImages:
 def open_masked_images(source: DataSource) -> MaskedImages:
     """Open the images of a dataset, or of a folder of predictions, with their masks."""
     folder = expand_home(source.path)
-    indexes = read_indexes(folder)
+    indexes = [] if is_built_in(source.path) else read_indexes(folder)
     return _open_predictions(source, folder, indexes) if indexes else _open_dataset(source)
 
 
@@ -213,7 +214,8 @@ def _read_file(file: FileRef | UrlRef) -> ImageContent:
         suffixes = _KEPT_FORMATS.get(open_image(data).format or "")
         if suffixes is None:
             return _encoded(decode(data, str(file)))
-        is_on_disk = isinstance(file, FileRef) and file.member is None and type(file) is FileRef
+        # A subclass of FileRef is a part of a file.
+        is_on_disk = type(file) is FileRef and file.member is None
         path = file.path if isinstance(file, FileRef) and is_on_disk and suffix in suffixes else None
         return ImageContent(suffix if suffix in suffixes else suffixes[0], data, path, height, width)
 
