@@ -113,13 +113,13 @@ def require_class_names(names: Sequence[str], location: object) -> None:
     """Raise a `DataError` if names of classes are missing, empty, repeated, or too many for a mask."""
     if not names:
         raise DataError(f"{location}: names no class", "name the classes")
+    if len(names) > IGNORE_LABEL:
+        raise DataError(f"{location}: has {len(names)} classes", f"a mask holds at most {IGNORE_LABEL - 1}")
     for index, name in enumerate(names):
         if not name.strip():
             raise DataError(f"{location}: a class has an empty name", "name each class")
         if name in names[:index]:
             raise DataError(f"{location}: {name!r} is named twice", "name each class once")
-    if len(names) > IGNORE_LABEL:
-        raise DataError(f"{location}: has {len(names)} classes", f"a mask holds at most {IGNORE_LABEL - 1}")
 
 
 def require_mask_size(height: int, width: int, location: object) -> None:
