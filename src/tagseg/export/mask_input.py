@@ -169,10 +169,10 @@ class _PredictedFiles:
     def find(self, record: ImageRecord) -> FileRef | UrlRef:
         """Find the image of a prediction."""
         path = record.path or ""
-        if self._indexes:
-            file: FileRef | None = next((file for index in self._indexes if (file := index.find(record.name))), None)
-        elif is_url(path):
+        if is_url(path) and not self._indexes:
             return UrlRef(path)
+        if self._indexes:
+            file = next((found for index in self._indexes if (found := index.find(record.name))), None)
         else:
             file = FileRef(Path(path)) if is_file(Path(path)) else self._find_member(path)
         if file is None:
