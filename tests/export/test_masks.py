@@ -73,7 +73,7 @@ def test_polygons_of_coco_and_zips_come_back(tmp_path: Path) -> None:
 def test_images_are_copied_linked_or_left_out(tmp_path: Path) -> None:
     data = write_small_masks(tmp_path / "data")
     for choice in ("copy", "link", "none"):
-        tagseg.export_masks(data, tmp_path / choice, format="coco", image_files=choice)  # type: ignore[arg-type]
+        tagseg.export_masks(data, tmp_path / choice, format="coco", image_files=choice)
     original = data / "images" / "dog.png"
     assert (tmp_path / "copy" / "train" / "dog.png").read_bytes() == original.read_bytes()
     assert (tmp_path / "link" / "train" / "dog.png").readlink() == original

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ultralytics.cfg import get_cfg
@@ -11,7 +12,7 @@ from ultralytics.data.utils import check_det_dataset, polygons2masks_overlap
 export, out = Path(sys.argv[1]), sys.argv[2]
 data = check_det_dataset(export / "data.yaml", autodownload=False)
 dataset = build_yolo_dataset(get_cfg(overrides={"task": "segment"}), data["train"], 1, data, mode="val")
-masks = {}
+masks: dict[str, Any] = {}
 for entry in dataset.labels:
     height, width = entry["shape"]
     segments = [segment * (width, height) for segment in entry["segments"]]
@@ -22,4 +23,5 @@ for entry in dataset.labels:
         mask = values[overlap]
     name = Path(entry["im_file"]).relative_to(data["train"]).with_suffix("").as_posix()
     masks[name] = mask
-np.savez(out, classes=[data["names"][number] for number in range(data["nc"])], **masks)
+masks["classes"] = [data["names"][number] for number in range(data["nc"])]
+np.savez(out, **masks)
