@@ -4,6 +4,7 @@
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
 # make test-app   the page of tagseg app in Chromium, which it installs where apt is, and its figures in a minute
+# make test-formats   the tests that read exported masks with ultralytics, datumaro and label-studio-sdk
 # make test-gpu   the tests of code for GPUs, on a machine that has one
 # make docs   the documentation as a site in build/site/
 # make figures   figures, screenshots and notebooks of the documentation
@@ -12,6 +13,8 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+# Annotation tools need other versions of packages; tests start them in this environment.
+FORMATS := .venv-formats
 BIN := $(VENV)/bin
 # What a release is tried in; nothing in it is published.
 TRIAL := build/release
@@ -21,7 +24,7 @@ AXE := 4.14.1
 CONSTRAINTS := -c constraints.txt
 INSTALL_UV := -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) uv
 
-.PHONY: demo test test-oldest test-app test-gpu torture torture-long lint docs figures audit release clean
+.PHONY: demo test test-oldest test-app test-gpu torture torture-long lint docs figures audit release test-formats clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
@@ -31,6 +34,9 @@ test: lint
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
+
+test-formats: $(VENV)/.installed $(FORMATS)/.installed
+	$(BIN)/pytest tests/export -rs
 
 torture: $(VENV)/.installed
 	TAGSEG_TORTURE=3 $(BIN)/pytest tests/torture
@@ -99,5 +105,10 @@ $(OLDEST)/.installed: pyproject.toml
 	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[dev]"
 	touch $@
 
+$(FORMATS)/.installed: tests/export/real_tools/requirements.txt $(VENV)/.installed
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(FORMATS)
+	$(BIN)/uv pip install --quiet --python $(FORMATS)/bin/python --only-binary :all: -r $<
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build demo dist
+	rm -rf $(VENV) $(OLDEST) $(FORMATS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build demo dist

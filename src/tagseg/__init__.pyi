@@ -4,6 +4,7 @@ from ._version import __version__ as __version__
 from .api import (
     check as check,
     evaluate as evaluate,
+    export_masks as export_masks,
     export_model as export_model,
     predict_files as predict_files,
     recipes as recipes,
@@ -32,6 +33,7 @@ from .evaluation import (
     ConfusionMatrix as ConfusionMatrix,
     Evaluation as Evaluation,
 )
+from .export.masks import MaskExport as MaskExport
 from .export.pseudo_labels import Coverage as Coverage
 from .models import (
     CAM as CAM,

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from tagseg.errors import ConfigError, make_folder, writing
 
-_LOCK_FILE = ".lock"
+LOCK_FILE = ".lock"
 _HOLDER_SUFFIX = ".holder"
 _PART = re.compile(r"(.+)\.[0-9a-f]{8}\.part")
 # The data workers of a killed process keep its lock until they see, in at most five seconds, that it has gone.
@@ -37,7 +37,7 @@ def hold_folder(folder: Path, *, file: str = "") -> Iterator[None]:
     """
     is_new = not folder.exists()
     make_folder(folder)
-    lock = FileLock(folder / (f"{_LOCK_FILE}-{file}" if file else _LOCK_FILE))
+    lock = FileLock(folder / (f"{LOCK_FILE}-{file}" if file else LOCK_FILE))
     holder_file = Path(lock.lock_file + _HOLDER_SUFFIX)
     with writing(folder):
         try:
@@ -66,7 +66,7 @@ def hold_folder(folder: Path, *, file: str = "") -> Iterator[None]:
 
 def has_no_files(folder: Path) -> bool:
     """Whether a folder is empty, apart from its lock and the temporary files of `write_atomically`."""
-    return all(path.name.startswith(_LOCK_FILE) or _PART.fullmatch(path.name) for path in folder.iterdir())
+    return all(path.name.startswith(LOCK_FILE) or _PART.fullmatch(path.name) for path in folder.iterdir())
 
 
 def remove_part_files(folder: Path, files: Collection[str] | None = None) -> None:

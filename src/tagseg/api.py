@@ -20,6 +20,7 @@ from tagseg.data.images import ImageInfo
 from tagseg.data.split import hold_out
 from tagseg.errors import ConfigError, DataError, make_folder, writing
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
+from tagseg.export.masks import ImageFiles, MaskExport, MaskFormat, write_masks
 from tagseg.export.pseudo_labels import Coverage, make_pseudo_labels
 from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
@@ -410,6 +411,47 @@ def write_pseudo_labels(
         batch_size=batch_size,
         ray=ray,
         workers=workers,
+        progress=progress,
+    )
+
+
+def export_masks(
+    data: str | Path | DataSource,
+    out: str | Path,
+    *,
+    format: MaskFormat,
+    polygons: bool = False,
+    image_files: ImageFiles = "copy",
+    image_url: str | None = None,
+    progress: bool = False,
+) -> MaskExport:
+    """Write masks for an annotation tool or library; what the tool exports again can be evaluated and trained on.
+
+    Pixels that are ignored stay so: as a crowd in COCO, as 255 in Hugging Face's masks, and as regions of a class
+    called "ignored" in the others.
+
+    Args:
+        data: A folder that `predict_files` wrote, or images with masks: a folder that `write_pseudo_labels` wrote,
+            VOC's folder, a folder with images/ and masks/, or any other source with `DataSource(..., masks=...)`. The
+            images of predictions are read where they were predicted, or from `DataSource(..., images=...)`.
+        out: Folder to write, or a zip; it must not exist.
+        format: `coco`, `yolo`, `cvat`, `label-studio`, or `hf`: Hugging Face's imagefolder.
+        polygons: Write COCO's masks as polygons instead of run lengths.
+        image_files: `copy` the images, `link` to them, or write `none`, which `yolo` and `hf` do not allow. An image
+            that annotation tools do not show, such as HEIC, is written as PNG.
+        image_url: Start of the images' URLs for Label Studio; by default that of its local files.
+        progress: Show the progress on stderr.
+
+    Returns:
+        Number of images, and their classes.
+    """
+    return write_masks(
+        DataSource.of(data),
+        Path(out),
+        format=format,
+        polygons=polygons,
+        image_files=image_files,
+        image_url=image_url,
         progress=progress,
     )
 

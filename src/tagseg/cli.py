@@ -334,6 +334,40 @@ def predict(
     _print_predictions(index, out, shard)
 
 
+@app.command(epilog="Example: `tagseg export-masks predictions --format cvat -o masks.zip`")
+def export_masks(
+    data: Annotated[str, typer.Argument(help="Folder of predictions, pseudo labels, or other data with masks.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder or zip to write; it must not exist.")],
+    mask_format: Annotated[str, typer.Option("--format", help="coco, yolo, cvat, label-studio or hf.")],
+    images: Images = None,
+    split: Split = None,
+    masks: Masks = None,
+    separator: Separator = None,
+    sbd: Sbd = None,
+    limit: Limit = None,
+    classes: Classes = None,
+    polygons: Annotated[bool, typer.Option("--polygons", help="Polygons in COCO, instead of run lengths.")] = False,
+    image_files: Annotated[str, typer.Option(help="Image files: copy, link or none.")] = "copy",
+    image_url: Annotated[str | None, typer.Option(help="Start of the images' URLs, for Label Studio.")] = None,
+) -> None:
+    """Write masks for an annotation tool or library."""
+    source = _source(data, images, split, masks, separator, sbd, limit, classes)
+    result = tagseg.export_masks(
+        source,
+        out,
+        format=mask_format,  # type: ignore[arg-type]  # checked there
+        polygons=polygons,
+        image_files=image_files,  # type: ignore[arg-type]
+        image_url=image_url,
+        progress=True,
+    )
+    if result.without_masks:
+        print(f"Left out: {result.without_masks:,} of {result.images + result.without_masks:,} images have no mask")
+    print(
+        f"{result.images:,} image{'' if result.images == 1 else 's'}, {len(result.classes)} classes: masks are in {out}"
+    )
+
+
 @app.command(epilog="Example: `tagseg evaluate val.csv --masks masks/ -m runs/photos`")
 def evaluate(
     data: Data,

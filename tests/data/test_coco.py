@@ -62,6 +62,17 @@ def test_small_objects_lie_over_large_ones_and_crowds_are_ignored(tmp_path: Path
     assert (mask[4, 5], mask[2, 2], mask[0, 11]) == (CAT, DOG, 255)
 
 
+def test_category_ignored_is_no_class(tmp_path: Path) -> None:
+    path = write_coco(tmp_path, [annotation(1, 3, rectangle(1, 1, 4, 4)), annotation(2, 255, rectangle(6, 2, 9, 5))])
+    content = json.loads(path.read_text())
+    content["categories"].append({"id": 255, "name": "ignored"})
+    path.write_text(json.dumps(content))
+    dataset, mask = open_dataset(path), open_masks(path)["one"]
+    assert dataset.classes == ("cat", "dog")
+    assert dataset.labels.tolist() == [[0, 1], [0, 0]]
+    assert (mask[2, 2], mask[3, 7], mask[0, 0]) == (DOG, 255, 0)
+
+
 def test_given_classes_set_the_mask_values(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 3, rectangle(0, 0, 12, 8))])
     assert open_masks(path, classes=["dog", "cat"])["one"][4, 4] == 1
@@ -70,7 +81,7 @@ def test_given_classes_set_the_mask_values(tmp_path: Path) -> None:
 def test_masks_without_pycocotools_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": "P3"})])
     monkeypatch.setitem(sys.modules, "pycocotools", None)
-    with pytest.raises(DataError, match=r"val\.json: reading COCO's masks needs pycocotools; .*'tagseg\[coco\]'"):
+    with pytest.raises(DataError, match=r"val\.json: COCO's masks need pycocotools; .*'tagseg\[coco\]'"):
         open_masks(path)
     assert open_dataset(path).labels.tolist() == [[1, 0], [0, 0]]
 
@@ -127,7 +138,8 @@ def test_invalid_files_are_data_errors(tmp_path: Path) -> None:
     [
         ("[" * 200_000, "is not valid JSON"),
         (f"[{'9' * 5000}]", "is not valid JSON"),
-        ("[1]", r"x\.json: input should be a valid dictionary"),
+        ("[1]", r"x\.json: \[0\]: input should be a valid dictionary; export the project"),  # a list is Label Studio's
+        ("1", r"x\.json: input should be a valid dictionary"),
         ('{"images": {}, "annotations": [], "categories": []}', r"images: input should be a valid list"),
         ('{"images": [1], "annotations": [], "categories": []}', r"images\[0\]: input should be a valid dictionary"),
         (

@@ -167,6 +167,61 @@ def _pseudo_labels(folder: Path) -> Reader:
     return Reader(file, lambda: _read_dataset(file.parent, masks=True), mutate_json_text)
 
 
+def _yolo(damaged: str) -> Callable[[Path], Reader]:
+    def make(folder: Path) -> Reader:
+        write_image(folder / "images" / "a.png")
+        write_text(folder / "labels" / "a.txt", "0 0 0 0.5 0 0.5 1 0 1\n1 0.2 0.1 1 0.4 0.4 1\n")
+        data = write_text(folder / "data.yaml", "train: images\nnames: {0: cat, 1: dog}\n")
+        return Reader(folder / damaged, lambda: _read_dataset(data, masks=True))
+
+    return make
+
+
+def _cvat(damaged: str) -> Callable[[Path], Reader]:
+    def make(folder: Path) -> Reader:
+        write_image(folder / "JPEGImages" / "a.png")
+        mask = write_mask(folder / "SegmentationClass" / "a.png", 3)
+        write_text(folder / "ImageSets" / "Segmentation" / "default.txt", "a\n")
+        write_text(folder / "labelmap.txt", "background:0,0,0::\ncat:3,252,7::\n")
+        with zipfile.ZipFile(folder / "export.zip", "w") as archive:
+            for file in (folder / "labelmap.txt", mask, folder / "JPEGImages" / "a.png"):
+                archive.write(file, file.relative_to(folder))
+        path = folder / "export.zip" if damaged == "export.zip" else folder
+        return Reader(folder / damaged, lambda: _read_dataset(path, masks=True))
+
+    return make
+
+
+def _label_studio(folder: Path) -> Reader:
+    from tagseg.data.brush_rle import encode_brush
+
+    write_image(folder / "a.png")
+    value = {"format": "rle", "rle": encode_brush(np.eye(8, 12, dtype=bool)), "brushlabels": ["cat"]}
+    result = {"type": "brushlabels", "value": value, "original_width": 12, "original_height": 8}
+    tasks = [{"id": 1, "data": {"image": "/data/upload/1/a.png"}, "annotations": [{"result": [result]}]}]
+    file = write_text(folder / "export.json", json.dumps(tasks))
+    return Reader(file, lambda: _read_dataset(file, masks=True), mutate_json_text)
+
+
+def _image_folder(damaged: str) -> Callable[[Path], Reader]:
+    def make(folder: Path) -> Reader:
+        write_image(folder / "a.png")
+        write_mask(folder / "masks" / "a.png", 1)
+        write_text(folder / "id2label.json", '{"0": "background", "1": "cat"}')
+        write_text(folder / "metadata.jsonl", '{"file_name": "a.png", "mask_file_name": "masks/a.png"}\n')
+        file = folder / "metadata.jsonl"
+
+        def read() -> None:
+            from tagseg.data.image_folder import read_image_folder
+
+            for mask in read_image_folder(file).masks().values():
+                assert mask.ndim == 2
+
+        return Reader(folder / damaged, read, mutate_json_text)
+
+    return make
+
+
 def _run_config(folder: Path) -> Reader:
     from tagseg.api import training_data, validation_data
     from tagseg.training.recipe import Recipe
@@ -265,6 +320,14 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     "arrow": _arrow(".arrow"),
     "parquet": _arrow(".parquet"),
     "pseudo-labels": _pseudo_labels,
+    "yolo-labels": _yolo("labels/a.txt"),
+    "yolo-data": _yolo("data.yaml"),
+    "cvat-label-map": _cvat("labelmap.txt"),
+    "cvat-mask": _cvat("SegmentationClass/a.png"),
+    "cvat-zip": _cvat("export.zip"),
+    "label-studio": _label_studio,
+    "image-folder": _image_folder("metadata.jsonl"),
+    "image-folder-names": _image_folder("id2label.json"),
     "run-config": _run_config,
     "metrics": _metrics,
     "model": _model,

@@ -1,4 +1,7 @@
-"""COCO's instances JSON: images with image-level labels, and masks for evaluation."""
+"""COCO's instances JSON: images with image-level labels, and masks for evaluation.
+
+A category called "ignored" stands for pixels that are left out; it is no class.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +19,11 @@ from pydantic import Field, PlainValidator
 from typing_extensions import TypedDict
 
 from tagseg._json import parse_json, validated
+from tagseg.data.annotations import IGNORED_NAME, MAX_PIXELS, MAX_SIDE
 from tagseg.data.files import FileIndex, read_text
 from tagseg.data.masks import IGNORE_LABEL, Mask, MaskReaders
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError
-
-_MAX_SIDE = 100_000
-_MAX_PIXELS = 2**28  # a mask is held in memory, with that of one object
 
 
 def _require_id(value: Any) -> int | str:
@@ -39,7 +40,7 @@ def _require_number(value: Any) -> int | str:
 
 
 _Id = Annotated[int | str, PlainValidator(_require_id)]
-_Side = Annotated[float, Field(ge=1, le=_MAX_SIDE)]
+_Side = Annotated[float, Field(ge=1, le=MAX_SIDE)]
 
 
 class _Image(TypedDict):
@@ -94,13 +95,14 @@ def read_coco(path: Path, *, images: Sequence[Path] = (), classes: Sequence[str]
     labels: dict[int | str, set[str]] = defaultdict(set)
     for annotation in content["annotations"]:
         labels[annotation["image_id"]].add(names[annotation["category_id"]])
+    known_names = [name for name in names.values() if name != IGNORED_NAME]
     indexes = [FileIndex(folder) for folder in images or _default_image_paths(path)]
     records = []
     for image in content["images"]:
         file = next((file for index in indexes if (file := index.find(image["file_name"]))), None)
         location = f"{path} (image {image['id']})"
-        records.append(Record(image["file_name"], frozenset(labels[image["id"]]), file, location))
-    return Records.merge(records, list(names.values()) if classes is None else classes)
+        records.append(Record(image["file_name"], frozenset(labels[image["id"]] - {IGNORED_NAME}), file, location))
+    return Records.merge(records, known_names if classes is None else classes)
 
 
 def coco_masks(path: Path, records: Records) -> MaskReaders:
@@ -110,9 +112,10 @@ def coco_masks(path: Path, records: Records) -> MaskReaders:
         path: The JSON file.
         records: The file's records; mask values follow the order of their classes.
     """
-    _import_pycocotools(path)  # report a missing extra now, not when the first mask is read
+    import_pycocotools(path)  # report a missing extra now, not when the first mask is read
     content = _read_instances(path)
     value_of = {name: value for value, name in enumerate(records.classes, start=1)}
+    value_of.setdefault(IGNORED_NAME, IGNORE_LABEL)
     values = {category: value_of[name] for category, name in _category_names(content).items() if name in value_of}
     images = {image["file_name"]: image for image in reversed(content["images"])}
     file_names = {image["id"]: image["file_name"] for image in content["images"]}
@@ -137,7 +140,7 @@ class _CocoMask:
     values: Mapping[int | str, int]  # category ID -> mask value
 
     def __call__(self) -> Mask:
-        if self.height * self.width > _MAX_PIXELS:
+        if self.height * self.width > MAX_PIXELS:
             raise DataError(
                 f"{self.location}: has the size {self.width} x {self.height}", "correct or remove the entry"
             )
@@ -162,7 +165,7 @@ class _CocoMask:
         raise DataError(f"{name} has neither polygons nor run lengths", "remove it")
 
     def _decode_polygons(self, polygons: Sequence[Sequence[float]]) -> NDArray[np.bool_]:
-        tools = _import_pycocotools(self.location)
+        tools = import_pycocotools(self.location)
         side = max(self.height, self.width)
         # Fewer than three corners enclose no pixel, and pycocotools would take four numbers for a box.
         polygons = [polygon for polygon in polygons if len(polygon) >= 6]
@@ -175,7 +178,7 @@ class _CocoMask:
         return np.asarray(tools.decode(tools.merge(tools.frPyObjects(polygons, self.height, self.width))), bool)
 
     def _decode_run_lengths(self, counts: list[int] | str | bytes) -> NDArray[np.bool_]:
-        tools = _import_pycocotools(self.location)
+        tools = import_pycocotools(self.location)
         encoded: Any = {"size": [self.height, self.width], "counts": counts}
         if isinstance(counts, list):
             if sum(counts) != self.height * self.width or min(counts) < 0:
@@ -188,12 +191,13 @@ class _CocoMask:
         return np.asarray(mask, bool)
 
 
-def _import_pycocotools(location: object) -> Any:
+def import_pycocotools(location: object) -> Any:
+    """Functions of pycocotools for run lengths; a `DataError` about a file if they are not installed."""
     try:
         from pycocotools import mask
     except ImportError as error:
         raise DataError(
-            f"{location}: reading COCO's masks needs pycocotools", "install it with: pip install 'tagseg[coco]'"
+            f"{location}: COCO's masks need pycocotools", "install it with: pip install 'tagseg[coco]'"
         ) from error
     return mask
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from tagseg.data.limits import hold_memory
 from tagseg.errors import DataError
@@ -29,6 +29,7 @@ MAX_MEGAPIXELS = "TAGSEG_MAX_MEGAPIXELS"  # in the environment: allows larger im
 if _megapixels := os.environ.get(MAX_MEGAPIXELS, ""):
     # PIL refuses images of more than twice its limit.
     Image.MAX_IMAGE_PIXELS = int(_megapixels) * 10**6 // 2 if _megapixels.isdecimal() else Image.MAX_IMAGE_PIXELS
+_SIDEWAYS = (5, 6, 7, 8)  # orientations that swap width and height
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
@@ -120,6 +121,20 @@ def _decoding(data: bytes, file_name: str, *, max_side: int | None = None) -> It
     except Exception as error:  # PIL's decoders raise errors of many types on damaged files.
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise DataError(f"{file_name}: is damaged ({reason[0]})", "replace the file or remove it") from error
+
+
+def image_size(data: bytes, file_name: str) -> tuple[int, int]:
+    """Width and height of an image as `decode` returns it, from the headers of its file.
+
+    Args:
+        data: Content of the file.
+        file_name: Name of the file, for error messages.
+    """
+    with _decoding(data, file_name) as image:
+        orientation = 1
+        with suppress(Exception):  # as in `apply_exif_rotation`
+            orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+        return (image.height, image.width) if orientation in _SIDEWAYS else (image.width, image.height)
 
 
 def apply_exif_rotation(image: Image.Image) -> Image.Image:

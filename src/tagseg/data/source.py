@@ -12,19 +12,25 @@ from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
+    Literal,
     NotRequired,  # those of pydantic before Python 3.12
 )
+from zipfile import is_zipfile
 
 from typing_extensions import TypedDict
 
 from tagseg._json import validated
 from tagseg.data._shapes_render import SHAPE_CLASSES
+from tagseg.data.annotations import Annotations
 from tagseg.data.arrow import ARROW_SUFFIXES, read_arrow
 from tagseg.data.classes import ClassChoice, split_choice
 from tagseg.data.coco import coco_masks, find_coco, read_coco
+from tagseg.data.cvat import is_cvat, read_cvat
 from tagseg.data.files import TAR_SUFFIX, expand_home, find_shards
 from tagseg.data.folders import read_class_folders
+from tagseg.data.image_folder import find_image_folder, read_image_folder
 from tagseg.data.images import IMAGE_SUFFIXES
+from tagseg.data.label_studio import is_json_list, read_label_studio
 from tagseg.data.mask_folders import (
     is_mask_folder,
     mask_folder_classes,
@@ -39,6 +45,7 @@ from tagseg.data.shapes import shapes, shapes_masks
 from tagseg.data.tables import TABLE_SUFFIXES, default_image_paths, read_table
 from tagseg.data.voc import VOC_CLASSES, VocFolders, find_voc, read_voc, voc_masks
 from tagseg.data.webdataset import read_webdataset
+from tagseg.data.yolo import YOLO_SUFFIXES, find_yolo, read_yolo
 from tagseg.errors import DataError
 
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
@@ -118,7 +125,16 @@ class PseudoLabels:
     classes: tuple[str, ...]
 
 
-DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels
+@dataclass(frozen=True)
+class Annotated:
+    """Images with masks that an annotation tool exported."""
+
+    tool: Literal["yolo", "cvat", "label-studio", "image-folder"]
+    path: Path
+    split: str | None = None
+
+
+DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels | Annotated
 
 
 class _Description(TypedDict):
@@ -141,10 +157,11 @@ class DataSource:
     Args:
         path: A CSV or TSV of image and labels; a JSON lines file or folder as Hugging Face's imagefolder has them; a
             folder per class; the folder of VOC 2012 (and SBD); a COCO instances JSON or COCO's folder; a folder with
-            images/ and masks/; Arrow or Parquet files of Hugging Face's `datasets`, or a folder of them; WebDataset
-            tars, or a folder of them; the folder of pseudo labels; or "shapes" or "shapes:500", the built-in dataset
-            (a folder of that name is "./shapes").
-        images: Folders and zips that hold the images of a table or of a COCO JSON, if not beside it.
+            images/ and masks/; what an annotation tool exported (YOLO's data.yaml or its folder, CVAT's Segmentation
+            mask as folder or zip, Label Studio's JSON, Hugging Face's imagefolder with masks); Arrow or Parquet files
+            of Hugging Face's `datasets`, or a folder of them; WebDataset tars, or a folder of them; the folder of
+            pseudo labels; or "shapes" or "shapes:500", the built-in dataset (a folder of that name is "./shapes").
+        images: Folders and zips that hold the images of a table or of annotations, if not beside it.
         split: Split to open; needed where the source has several.
         masks: Folders and zips that hold one mask per image, ID.png: 0 is background, k is the k-th class, 255 is
             ignored. By default VOC, SBD, COCO and shapes use their own masks, and a table looks for masks/ID.png
@@ -199,7 +216,7 @@ class DataSource:
 
     def detect(self) -> DataFormat:
         """Detect the format from the path's name and the folder's content, without reading an image."""
-        if _is_built_in(self.path):
+        if is_built_in(self.path):
             return Shapes(_shapes_count(self.path), self.split or "train")
         path = expand_home(self.path)
         try:
@@ -216,7 +233,11 @@ class DataSource:
         if path.suffix.lower() in TABLE_SUFFIXES:
             return Table(path, self.split)
         if path.suffix.lower() == ".json":
-            return Coco(path)
+            return Annotated("label-studio", path) if is_json_list(path) else Coco(path)
+        if path.suffix.lower() in YOLO_SUFFIXES:
+            return Annotated("yolo", path, self.split)
+        if is_zipfile(path) and is_cvat(path):
+            return Annotated("cvat", path, self.split)
         if path.suffix.lower() in ARROW_SUFFIXES:
             return Arrow((path,))
         if path.suffix.lower() == TAR_SUFFIX:
@@ -292,6 +313,8 @@ class DataSource:
                 case PseudoLabels(path, source, names):
                     image_ids = source.open(names, skip_missing=True).image_ids
                     return self._require_masks(MaskDataset(names, pseudo_label_masks(path, image_ids)))
+                case Annotated():
+                    return self._annotations(data_format).masks(classes)
         entries = self._read(data_format, classes)
         if not self.masks and isinstance(data_format, Coco) and isinstance(entries, Records):
             return self._require_masks(MaskDataset(entries.classes, coco_masks(data_format.path, entries)))
@@ -318,14 +341,14 @@ class DataSource:
     def describe(self) -> dict[str, Any]:
         """Fields as plain values, for the configuration of a run; equal for different spellings of a path."""
         fields = asdict(self)
-        fields["path"] = self.path if _is_built_in(self.path) else _folder_text(os.path.normpath(self.path))
+        fields["path"] = self.path if is_built_in(self.path) else _folder_text(os.path.normpath(self.path))
         fields["images"] = tuple(map(os.path.normpath, self.images))
         fields["masks"] = tuple(map(os.path.normpath, self.masks))
         return {name: value for name, value in fields.items() if value}
 
     def located(self) -> "DataSource":
         """Copy whose paths do not depend on the current folder."""
-        if _is_built_in(self.path):
+        if is_built_in(self.path):
             return self
         paths = {"path": os.path.abspath(expand_home(self.path))}  # noqa: PTH100  keeps symbolic links
         images, masks = (
@@ -346,9 +369,15 @@ class DataSource:
             fields, classes = found
             images = {"images": self.images} if self.images else {}
             source = DataSource.from_description({**fields, **images})
-            if not _is_built_in(source.path) and expand_home(source.path).resolve() == path.resolve():
+            if not is_built_in(source.path) and expand_home(source.path).resolve() == path.resolve():
                 raise DataError(f"{path}: its images are said to be in itself", "make the pseudo labels again")
             return PseudoLabels(path, source, classes)
+        if is_cvat(path):  # before VOC, whose folders it has
+            return Annotated("cvat", path, split)
+        if yaml := find_yolo(path):
+            return Annotated("yolo", yaml, split)
+        if metadata := find_image_folder(path, split):
+            return Annotated("image-folder", metadata)
         if voc := find_voc(path, Path(self.sbd) if self.sbd else None):
             return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
         if coco := find_coco(path, split):
@@ -402,6 +431,21 @@ class DataSource:
             case PseudoLabels(_, source, names):
                 self._require_classes(classes, names)
                 return source._read_kept(names)
+            case Annotated():
+                return self._annotations(data_format).records(classes)
+
+    def _annotations(self, data_format: Annotated) -> Annotations:
+        """Read the images of an annotation tool."""
+        images, path, split = _as_paths(self.images), data_format.path, data_format.split
+        match data_format.tool:
+            case "yolo":
+                return read_yolo(path, split)
+            case "cvat":
+                return read_cvat(path, split, images)
+            case "label-studio":
+                return read_label_studio(path, images)
+            case "image-folder":
+                return read_image_folder(path, images)
 
     def _require_classes(self, classes: Sequence[str] | None, fixed: Sequence[str]) -> None:
         if classes is not None and tuple(classes) != tuple(fixed):
@@ -469,13 +513,14 @@ def open_masks(
     return source.open_masks(classes)
 
 
-def _is_built_in(path: str) -> bool:
+def is_built_in(path: str) -> bool:
+    """Whether a path names the built-in dataset."""
     return path.partition(":")[0] == "shapes"
 
 
 def _folder_text(path: str) -> str:
     """Text of a path that is a file or folder, even if it is called like the built-in dataset."""
-    return f"./{path}" if _is_built_in(path) else path
+    return f"./{path}" if is_built_in(path) else path
 
 
 def _has_image_files(folder: Path) -> bool:

@@ -339,6 +339,12 @@ def _listed_files(folder: Path) -> set[str]:
         return set()
 
 
+def read_indexes(out: Path) -> list[PredictionIndex]:
+    """Read predictions.json, or the indexes of all shards, of a folder; an empty list if it has none."""
+    paths = sorted(path for path in out.iterdir() if _INDEX_NAME.fullmatch(path.name)) if out.is_dir() else []
+    return [_read_index_file(path) for path in paths]
+
+
 def _journal(index: Path) -> Path:
     return index.with_name(index.name + _JOURNAL_SUFFIX)
 
@@ -363,11 +369,15 @@ def _read_folder(out: Path) -> Iterator[tuple[str, _Earlier]]:
 def _read_index(path: Path) -> _Earlier | None:
     if not path.is_file():
         return None
+    index = _read_index_file(path)
+    return _Earlier(index.run, {record.name: record for record in index.images}, index.legend)
+
+
+def _read_index_file(path: Path) -> PredictionIndex:
     try:
-        index = PredictionIndex.model_validate_json(path.read_bytes())
+        return PredictionIndex.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         raise _unreadable(path) from None
-    return _Earlier(index.run, {record.name: record for record in index.images}, index.legend)
 
 
 def _read_lines(journal: Path) -> Iterator[_JournalLine]:

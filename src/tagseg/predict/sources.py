@@ -213,7 +213,7 @@ class _Search:
 
     def _add_file(self, file: FileRef, name: str) -> None:
         if file.member is None and file.path.suffix.lower() in VIDEO_SUFFIXES:
-            self._add(open_video(_safe_name(name), file.path, self._every))
+            self._add(open_video(safe_name(name), file.path, self._every))
         else:
             self._add(_file_source(file, name))
 
@@ -262,11 +262,11 @@ def _matches(pattern: Path) -> list[Path]:
 
 
 def _file_source(file: FileRef | UrlRef, name: str) -> FileSource:
-    return FileSource(str(strip_image_suffix(PurePosixPath(_safe_name(name, keep_suffix=True)))), file)
+    return FileSource(str(strip_image_suffix(PurePosixPath(safe_name(name, keep_suffix=True)))), file)
 
 
-def _safe_name(name: str, *, keep_suffix: bool = False) -> str:
-    # Results are written below a folder by this name, so it must not lead out of it, and file systems must allow it.
+def safe_name(name: str, *, keep_suffix: bool = False) -> str:
+    """Name by which results are written below a folder: it does not lead out of it, and file systems allow it."""
     parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("..", "/")]
     path = PurePosixPath(*(_allowed_part(part) for part in parts))
     return str(path if keep_suffix else path.with_suffix(""))
