@@ -6,15 +6,18 @@ DataSource("VOCdevkit", split="val").open_masks()
 
 import logging
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     NotRequired,  # those of pydantic before Python 3.12
 )
 
+from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
 from tagseg._json import validated
@@ -121,15 +124,24 @@ class PseudoLabels:
 DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels
 
 
+def _require_path(path: str) -> str:
+    if any(char == "\0" or unicodedata.category(char) == "Cs" for char in path):
+        raise ValueError("no file system has such a path")
+    return path
+
+
+_Path = Annotated[str, AfterValidator(_require_path)]
+
+
 class _Description(TypedDict):
     """What `DataSource.describe` writes."""
 
-    path: str
-    images: NotRequired[Sequence[str]]
+    path: _Path
+    images: NotRequired[Sequence[_Path]]
     split: NotRequired[str | None]
-    masks: NotRequired[Sequence[str]]
+    masks: NotRequired[Sequence[_Path]]
     separator: NotRequired[str | None]
-    sbd: NotRequired[str | None]
+    sbd: NotRequired[_Path | None]
     limit: NotRequired[int | None]
     classes: NotRequired[Sequence[str]]
 
