@@ -206,10 +206,11 @@ def _read_labels(path: Path, columns: _Columns) -> tuple[list[Any], list[str | N
                 if name is not None:
                     table[name].validate(full=True)  # Arrow trusts the positions in a file: a wrong one is a crash
         labels_or_none = table[columns.labels].to_pylist() if columns.labels else [None] * length
-        if not columns.has_paths:
-            return labels_or_none, [None] * length
-        chunks = table[columns.image].chunks
-        return labels_or_none, [text for chunk in chunks for text in chunk.field("path").to_pylist()]
+        chunks = table[columns.image].chunks if columns.has_paths else []
+        paths = [text for chunk in chunks for text in chunk.field("path").to_pylist()] or [None] * length
+        if not len(labels_or_none) == len(paths) == length:
+            raise OSError("its columns differ in length")
+        return labels_or_none, paths
 
 
 def _read_cell(path: Path, column: str, row: int) -> Any:
