@@ -31,7 +31,8 @@ class Prediction:
         path: Its file, if it has one.
         mask: 0 for the background, k for the k-th class, [H, W]; uint8, or uint16 above 255 classes.
         scores: Score of each class, after the sigmoid; the highest over scales, flips and tiles.
-        image: Pixels that were segmented, [H, W, 3].
+        image: Pixels that were segmented, [H, W, 3]; a file of more than 67 megapixels is reduced, unless the size is
+            `native`.
         model: Name, method and backbone of the model.
         protocol: `predicted-tags` if the scores decided which classes are allowed, `true-tags` if the caller did.
         settings: Scales, thresholds and what they were chosen on, as used for this image.
@@ -101,13 +102,13 @@ class Prediction:
         return uncertainty(self.mask, self._confidence, self._presence(), self.class_indices)
 
     def overlay(self, *, alpha: float = DEFAULT_ALPHA, legend: bool = False) -> Image.Image:
-        """Blend the mask over the image, pixel by pixel.
+        """Blend the mask over the image, pixel by pixel, at the size of `image`.
 
         Args:
             alpha: Opacity of the colors, from 0 (only the outlines) to 1.
             legend: Add the class names to the right of the image, whose pixels keep their place.
         """
-        blended = blend(self.image, self.mask, alpha=alpha)
+        blended = blend(self.image, _nearest(self.mask, self.image.shape), alpha=alpha)
         if not legend:
             return Image.fromarray(blended)
         values = self._mask_values()
@@ -177,6 +178,17 @@ class Prediction:
 
     def _mask_values(self) -> dict[str, int]:
         return {name: value for value, name in enumerate(self.scores, start=1)}
+
+
+def _nearest(mask: ClassMask, shape: Sequence[int]) -> ClassMask:
+    """Mask at the size of an image that is reduced: the pixels nearest to the centers."""
+    if mask.shape == tuple(shape[:2]):
+        return mask
+    rows, columns = (
+        (2 * np.arange(new) + 1) * old // (2 * new) for old, new in zip(mask.shape, shape[:2], strict=True)
+    )
+    reduced: ClassMask = mask.take(rows, 0).take(columns, 1)
+    return reduced
 
 
 def _extent(mask: ClassMask, value: int) -> dict[str, Any]:
