@@ -181,7 +181,7 @@ def test_masks_that_do_not_fit_do_not_stop_training(tmp_path: Path) -> None:
 
 def test_output_folder_is_checked_before_the_work(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(tagseg.ConfigError, match=r"file: cannot be written \(File exists\); choose another place"):
+    with pytest.raises(tagseg.ConfigError, match="file: is a file; name a folder"):
         tagseg.evaluate("nowhere.csv", model=trained, out=tmp_path / "file")
 
 

@@ -126,5 +126,7 @@ def writing(path: str | Path) -> Iterator[None]:
 
 def make_folder(path: str | Path) -> None:
     """Make a folder for results before the work on them starts, so that a wrong path costs nothing."""
+    if Path(path).is_file():
+        raise ConfigError(f"{path}: is a file", "name a folder with {out}")
     with writing(path):
         Path(path).mkdir(parents=True, exist_ok=True)

@@ -129,7 +129,7 @@ def test_unwanted_files_of_a_replaced_prediction_are_removed(
     write_predictions(predictor.predict_many(folder / "a.png"), tmp_path / "out", files=OutputFiles(confidence=True))
     stream = predictor.predict_many(folder / "a.png", crf=True)
     index = write_predictions(stream, tmp_path / "out", files=OutputFiles(overlay=False), overwrite=True)
-    assert {path.name for path in index.parent.iterdir()} == {"a_mask.png", "legend.png", "predictions.json"}
+    assert {path.name for path in index.parent.glob("[!.]*")} == {"a_mask.png", "legend.png", "predictions.json"}
     assert json.loads(index.read_text())["legend"] == "legend.png"  # still ours
 
 

@@ -16,7 +16,7 @@ from tests.predict.conftest import wave_image
 def test_files_of_each_image_can_be_chosen(predictor: Predictor, tmp_path: Path) -> None:
     predictions = [replace(predictor.predict(wave_image(40, 60)), name="a")]
     index = write_predictions(predictions, tmp_path / "masks", files=OutputFiles(overlay=False))
-    assert {path.name for path in index.parent.iterdir()} == {"a_mask.png", "predictions.json"}
+    assert {path.name for path in index.parent.glob("[!.]*")} == {"a_mask.png", "predictions.json"}
     index = write_predictions(predictions, tmp_path / "all", files=OutputFiles(legend=True, confidence=True))
     assert {path.name for path in index.parent.iterdir()} == {
         "a_mask.png",

@@ -23,6 +23,7 @@ def test_evaluation_in_the_folder_is_shown(run: Path, evaluation: Evaluation) ->
 def test_damaged_metrics_are_skipped(run: Path) -> None:
     lines = ["[1]", '{"kind": "train"}', '{"kind": "validation", "step": 0, "epoch": 0, "loss": 1.0}']
     lines.append('{"kind": "validation", "step": 6, "epoch": 2, "loss": "high", "mAP": 50.0}')
+    lines.append('{"kind": "validation", "step": 9, "epoch": 3, "mAP": 50.0}')
     (run / "metrics.jsonl").write_text("\n".join(lines))
     text = ParsedPage(write_page(run, images=None)).text
     assert "mean average precision" in text

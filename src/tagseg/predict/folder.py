@@ -95,8 +95,6 @@ class PredictionFolder:
         skip_existing: bool = False,
         overwrite: bool = False,
     ) -> None:
-        if out.exists() and not out.is_dir():
-            raise ConfigError(f"{out}: is a file", "name a folder for the predictions with {out}")
         self.path = out / index_file(shard)
         self._out, self._run, self._files = out, run, files
         self._skip_existing, self._overwrite = skip_existing, overwrite

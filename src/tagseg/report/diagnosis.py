@@ -103,15 +103,7 @@ def _judge_mask_training(run: RunData) -> Iterator[Finding]:
         for line in lines
         if line["epoch"] > settings.classification_epochs and isinstance(line.get("supervised"), int | float)
     ]
-    if settings.epochs <= settings.classification_epochs:
-        yield Finding(
-            "problem",
-            title,
-            f"all {settings.epochs} epochs train the classification alone "
-            f"(training.classification_epochs = {settings.classification_epochs})",
-            "set training.epochs above training.classification_epochs and train into another folder",
-        )
-    elif lines and not shares:
+    if lines and not shares:
         yield Finding(
             "problem",
             title,

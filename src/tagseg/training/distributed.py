@@ -135,19 +135,22 @@ def explain_lost_processes() -> Iterator[None]:
             raise
         text = str(error)
         if "DataLoader worker" in text and ("killed by signal" in text or "exited unexpectedly" in text):
-            has_no_room = "Bus error" in text
-            raise ProcessLost(
-                f"a data worker has ended ({_reason(text)})",
-                "it was out of shared memory: enlarge /dev/shm (docker run --shm-size), or lower {workers}"
-                if has_no_room
-                else "often the memory is full: lower {workers}, and run the same command again to resume",
-            ) from error
+            raise _worker_lost(_reason(text), has_no_room="Bus error" in text) from error
         if torch.distributed.is_initialized() and any(sign in text for sign in _SIGNS_OF_LOSS):
             raise ProcessLost(
                 f"another process of this run has ended ({_reason(text)})",
                 "look at its last message, and run the same command again to resume",
             ) from error
         raise
+
+
+def _worker_lost(reason: str, *, has_no_room: bool = False) -> ProcessLost:
+    return ProcessLost(
+        f"a data worker has ended ({reason})",
+        "it was out of shared memory: enlarge /dev/shm (docker run --shm-size), or lower {workers}"
+        if has_no_room
+        else "often the memory is full: lower {workers}, and run the same command again to resume",
+    )
 
 
 def _reason(text: str) -> str:
@@ -245,6 +248,8 @@ def _with_short_errors(items: Iterator[ItemT]) -> Iterator[ItemT]:
             item = next(items)
         except StopIteration:
             return
+        except (ConnectionError, EOFError) as error:  # while a tensor was being handed over
+            raise _worker_lost("its connection closed") from error
         except DataError as error:
             if "Traceback" not in error.problem:  # raised in this process
                 raise
