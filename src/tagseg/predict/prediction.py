@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.images import Pixels
-from tagseg.predict.confidence import Confidence, class_presence, mean_confidence, nearest_threshold, uncertainty
+from tagseg.predict.confidence import Confidence, bands, class_presence, mean_confidence, nearest_threshold, uncertainty
 from tagseg.predict.engine import PREDICTED_TAGS
 from tagseg.predict.render import DEFAULT_ALPHA, add_legend, blend, mask_image, save_mask
 from tagseg.predict.resize import ClassMask, resize_masks
@@ -70,7 +70,11 @@ class Prediction:
     def labels(self) -> tuple[str, ...]:
         """Names of the classes that have a pixel in the mask, in the classes' order."""
         names = list(self.scores)
-        return tuple(names[k] for k in sorted(self.class_indices) if (self.mask == k + 1).any())
+        return tuple(
+            names[k]
+            for k in sorted(self.class_indices)
+            if any((self.mask[rows] == k + 1).any() for rows in bands(self.mask))
+        )
 
     @property
     def allowed_classes(self) -> tuple[str, ...]:
@@ -193,8 +197,13 @@ def _nearest(mask: ClassMask, shape: Sequence[int]) -> ClassMask:
 
 def _extent(mask: ClassMask, value: int) -> dict[str, Any]:
     """Area and bounding box of a class that has a pixel in the mask."""
-    is_class = mask == value
-    area = int(is_class.sum())
-    rows, columns = np.flatnonzero(is_class.any(1)), np.flatnonzero(is_class.any(0))
+    height, width = mask.shape
+    area, in_rows, in_columns = 0, np.zeros(height, bool), np.zeros(width, bool)
+    for band in bands(mask):
+        is_class = mask[band] == value
+        area += int(is_class.sum())
+        in_rows[band] = is_class.any(1)
+        in_columns |= is_class.any(0)
+    rows, columns = np.flatnonzero(in_rows), np.flatnonzero(in_columns)
     box = [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
     return {"area": area, "share": area / mask.size, "box": box}
