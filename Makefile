@@ -4,6 +4,8 @@
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
 # make test-gpu   the tests of code for GPUs, on a machine that has one
+# make docs   the documentation as a site in build/site/
+# make figures   figures, screenshots and notebooks of the documentation
 # make audit   known vulnerabilities of the pinned versions
 # make release   wheel, source distribution and bill of materials in dist/, built twice and tried in a bare environment
 PYTHON ?= python3
@@ -12,9 +14,11 @@ OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 # What a release is tried in; nothing in it is published.
 TRIAL := build/release
-INSTALL_UV := -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+# Empty installs the newest versions in place of the pinned ones: make test CONSTRAINTS=
+CONSTRAINTS := -c constraints.txt
+INSTALL_UV := -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) uv
 
-.PHONY: demo test test-oldest test-gpu torture torture-long lint audit release clean
+.PHONY: demo test test-oldest test-gpu torture torture-long lint docs figures audit release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
@@ -24,6 +28,7 @@ test: lint
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
+
 torture: $(VENV)/.installed
 	TAGSEG_TORTURE=3 $(BIN)/pytest tests/torture
 
@@ -37,6 +42,14 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build --strict
+
+figures: $(VENV)/.installed
+	$(BIN)/python -m tools.figures docs
+	$(BIN)/python -m tools.notebooks docs/notebooks
 
 audit: $(VENV)/.installed
 	@if $(BIN)/python -c "from urllib.request import urlopen; urlopen('https://pypi.org/pypi/pip/24.0/json', timeout=20)" 2>/dev/null; \
@@ -66,7 +79,7 @@ release: audit
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(INSTALL_UV)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[dev]"
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(CONSTRAINTS) -e ".[dev]"
 	touch $@
 
 $(OLDEST)/.installed: pyproject.toml

@@ -194,11 +194,13 @@ def _train(
         if workers is None:
             workers = max(0, usable_cores() // state.num_processes - 1)
         progress = progress and state.is_main_process
-        images = source.open(skip_missing=skip_bad)
+        with ProgressBar("Listing images", quiet=not progress):
+            images = source.open(skip_missing=skip_bad)
         train_masks = source.open_masks(images.classes) if learns_masks else None
         torch.manual_seed(recipe.training.seed)
         # Before all images are read, which takes minutes: weights may be missing, or not fit.
-        network = build_network(recipe.model, images.classes)
+        with ProgressBar("Loading the network", quiet=not progress):
+            network = build_network(recipe.model, images.classes)
         train_data, train_infos, num_bad = _check_images(images, train_masks, skip_bad=skip_bad, progress=progress)
         for warning in () if learns_masks else check_label_evidence(train_data):
             logger.warning(warning)

@@ -35,6 +35,7 @@ EXTRAS = {
     "video": ("cv2", "frames of videos in tagseg predict"),
     "tracking": ("tensorboard", "TensorBoard logs of a training run"),
     "bench": ("pydensecrf", "the CRF authors' code in tagseg bench crf"),
+    "docs": ("mkdocs", "building the documentation, and its notebooks"),
     "stage2": ("segmentation_models_pytorch", "its architectures in tagseg train-masks"),
 }
 # Golden values: every 307th value of a result, and the mask of a photo by the default model, computed when

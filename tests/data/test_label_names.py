@@ -46,3 +46,6 @@ def test_labels_with_another_separator_are_found() -> None:
 def test_names_that_say_that_a_class_is_absent_are_found() -> None:
     names = ["dog", "no dog", "No-Dog", "background", "none", "no parking", "nonsense"]
     assert names_of_no_class(names) == ("no dog", "No-Dog", "background", "none")
+    assert names_of_no_class(["no", "yes"]) == ("no",)
+    assert names_of_no_class(["0", "1"]) == ("0",)
+    assert not names_of_no_class(["0", "1", "2"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
+from tagseg import _progress
 from tagseg.data import near_duplicates, shapes
 from tagseg.data.images import Pixels, decode, thumbnail
 from tagseg.data.near_duplicates import Thumbnails, find_copies
@@ -66,3 +67,13 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(near_duplicates, "_BLOCK", 2)
     assert (find_copies(images), find_copies(images[3:], images[:3])) == whole
     assert find_copies(images[:0]) == find_copies(images[:0], images) == find_copies(images, images[:0]) == {}
+
+
+def test_progress_counts_every_comparison(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(near_duplicates, "_BLOCK", 2)
+    monkeypatch.setattr(_progress, "SECONDS_TO_FIRST_LINE", 0.0)
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
+    find_copies(thumbnails(*PHOTOS), progress=True)
+    assert "Comparing images, block 3/3" in capsys.readouterr().err
+    find_copies(thumbnails(PHOTOS[0]), thumbnails(*PHOTOS), progress=True)
+    assert "Comparing images, block 2/2" in capsys.readouterr().err

@@ -62,6 +62,22 @@ def test_images_of_later_calls_are_added(predictor: Predictor, folder: Path, tmp
     assert images_of(write_predictions(predictor.predict_many(folder / "b.jpg"), out)) == ["b", "a"]
 
 
+def test_predictions_among_the_images_are_not_predicted(
+    predictor: Predictor, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "results").mkdir()
+    (folder / "results" / "predictions.json").write_text("[]")  # of another tool
+    for images, out in ((".", "."), (str(folder), "predictions"), ("**/*", "more")):
+        index = write_predictions(predictor.predict_many(images), Path(out), overwrite=True)
+        again = write_predictions(predictor.predict_many(images), Path(out), overwrite=True)
+        assert len(images_of(again)) == len(images_of(index)) == len(NAMES)
+    (folder / "dog_mask.png").write_bytes((folder / "a.png").read_bytes())
+    assert len(predictor.predict_many(".")) == len(NAMES) + 1
+    # An image that is named is predicted, whatever it is.
+    assert images_of(write_predictions(predictor.predict_many("a_mask.png"), tmp_path / "out")) == ["a_mask"]
+
+
 def test_predictions_are_replaced_only_on_request(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_predictions(predictor.predict_many(folder), out)
@@ -189,9 +205,12 @@ def test_shards_are_disjoint_and_merge(predictor: Predictor, folder: Path, tmp_p
         predictor.predict_many(folder, shard=(4, 3))
 
 
-def test_shards_have_the_same_settings_and_may_be_empty(predictor: Predictor, folder: Path, tmp_path: Path) -> None:
+def test_shards_have_the_same_settings_and_may_be_empty(
+    predictor: Predictor, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     image, out = folder / "a.png", tmp_path / "out"
-    assert images_of(write_predictions(predictor.predict_many(image, shard=(2, 2)), out)) == []
+    assert images_of(write_predictions(predictor.predict_many(image, shard=(2, 2)), out, progress=True)) == []
+    assert capsys.readouterr().err == "Nothing to do: this part has no images\n"
     assert images_of(write_predictions(predictor.predict_many(image, shard=(1, 2)), out)) == ["a"]
     with pytest.raises(ConfigError, match="predictions-1-of-2.json lists predictions of other settings"):
         write_predictions(predictor.predict_many(folder, shard=(2, 2), crf=True), out, overwrite=True)

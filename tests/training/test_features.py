@@ -70,12 +70,13 @@ def test_a_full_disk_leaves_the_features_to_every_step(
 
 def test_features_stop_when_asked_to(network: Network, tmp_path: Path) -> None:
     stop = StopRequest()
-    stop.received = True
+    hook = network.backbone.register_forward_hook(lambda *_: setattr(stop, "received", True))  # in the last batch
     with (
         FeatureCache(network, flip=True, folder=tmp_path) as cache,
         pytest.raises(Interrupted, match="stopped while computing features; run the same command again"),
     ):
         cache.fill(WholeImages(shapes(5, size=64), 48), workers=0, stop=stop, quiet=True)
+    hook.remove()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="sums on a GPU have no fixed order")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from tagseg._progress import track
+from tagseg._progress import ProgressBar, track
 from tagseg.data.check_report import CheckReport
 from tagseg.data.images import ImageInfo
 from tagseg.data.near_duplicates import Thumbnails, find_copies
@@ -42,7 +42,8 @@ def check(
     """
     from tagseg.data.split import hold_out
 
-    dataset, records = source.open_available()
+    with ProgressBar("Listing images", quiet=not progress):
+        dataset, records = source.open_available()
     infos, unreadable = _read_images(dataset, "Checking images", progress=progress)
     equal = _equal_files(infos)
     repeats = {i for group in equal for i in group[1:]}
@@ -53,11 +54,15 @@ def check(
     if val is None:
         validation = hold_out(dataset, fraction, seed=seed)[1]
     else:
-        validation, val_records = val.open_available(dataset.classes)
+        with ProgressBar("Listing validation images", quiet=not progress):
+            validation, val_records = val.open_available(dataset.classes)
         val_infos, val_unreadable = _read_images(validation, "Checking validation images", progress=progress)
         unreadable += val_unreadable
         sources.append(val_records)
-        shared, near_shared = _shared(dataset, {i: infos[i] for i in originals}, validation, val_infos)
+        shared, near_shared = _shared(
+            dataset, {i: infos[i] for i in originals}, validation, val_infos, progress=progress
+        )
+    near_duplicates = find_copies(_thumbnails([infos[i] for i in originals]), progress=progress)
     cooccurrence = dataset.labels.T @ dataset.labels
     return CheckReport(
         source=source.path,
@@ -86,8 +91,7 @@ def check(
             if (dataset.labels[group] != dataset.labels[group[0]]).any()
         ),
         near_duplicates=tuple(
-            (dataset.image_ids[originals[i]], dataset.image_ids[originals[j]])
-            for i, j in find_copies(_thumbnails([infos[i] for i in originals])).items()
+            (dataset.image_ids[originals[i]], dataset.image_ids[originals[j]]) for i, j in near_duplicates.items()
         ),
         validation_duplicates=tuple(shared),
         validation_near_duplicates=tuple(near_shared),
@@ -146,12 +150,15 @@ def _shared(
     infos: Mapping[int, ImageInfo],
     validation: "ImageDataset",
     val_infos: Mapping[int, ImageInfo],
+    *,
+    progress: bool,
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Pairs of an image and a validation image that are equal, and pairs that are almost equal."""
     by_digest = {info.digest: i for i, info in infos.items()}
     equal = [(by_digest[info.digest], j) for j, info in val_infos.items() if info.digest in by_digest]
     positions, others = list(infos), [j for j, info in val_infos.items() if info.digest not in by_digest]
-    copies = find_copies(_thumbnails([val_infos[j] for j in others]), _thumbnails(list(infos.values())))
+    queries, candidates = _thumbnails([val_infos[j] for j in others]), _thumbnails(list(infos.values()))
+    copies = find_copies(queries, candidates, progress=progress)
     near = [(positions[i], others[j]) for j, i in copies.items()]
     return (
         [(dataset.image_ids[i], validation.image_ids[j]) for i, j in equal],

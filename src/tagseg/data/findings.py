@@ -93,15 +93,15 @@ def _few_images_of_class(counts: dict[str, int]) -> Iterator[Finding]:
         text = f"{_have(names)} fewer than {few} images, too few to learn from; add images or remove the class"
         yield _problem("few-images-of-class", text)
     if names := _between(counts, few, small):
-        text = f"{_have(names)} fewer than {small} images; add images, or its masks will be poor"
+        text = f"{_have(names)} fewer than {small} images; add images, or masks will be poor"
         yield _warning("few-images-of-class", text)
     if names := _between(counts, small, good):
-        yield _note("few-images-of-class", f"{_have(names)} fewer than {good} images; more make its masks better")
+        yield _note("few-images-of-class", f"{_have(names)} fewer than {good} images; more make masks better")
 
 
 def _few_images_without_class(counts: dict[str, int]) -> Iterator[Finding]:
     few, small, _ = CLASS_LEVELS
-    advice = "add images without it, which need no tags, or its masks may cover anything"
+    advice = "add images without it, which need no tags, or masks may cover anything"
     if names := _between(counts, 0, few):
         yield _problem("few-images-without-class", f"{_are_absent(names)} fewer than {few} images; {advice}")
     if names := _between(counts, few, small):
@@ -167,7 +167,7 @@ def _labels(report: "CheckReport") -> Iterator[Finding]:
     if names := names_of_no_class(report.classes):
         text = (
             f"{_are(names, 'class', 'classes')} named like the absence of one, and would get masks of its own; leave "
-            "the tags of such images empty"
+            "the tags of such images empty, or choose the other classes only"
         )
         yield _warning("name-of-no-class", text)
     if groups := [" = ".join(group) for group in report.repeated_rows]:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 _MIN_LETTERS = 5  # of words in which one letter is a spelling; cat and car are different
 _MIN_LETTERS_REPLACED = 7  # of words in which a letter is another; horse and house are different
-_NO_CLASS = frozenset({"background", "empty", "negative", "negatives", "none", "nothing"})
+_NO_CLASS = frozenset({"background", "empty", "false", "negative", "negatives", "no", "none", "nothing"})
 
 
 def spellings(classes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -31,7 +31,9 @@ def several_labels(classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def names_of_no_class(classes: Sequence[str]) -> tuple[str, ...]:
-    """Names that say that a class is absent, such as "background", "none", or "no dog" beside "dog"."""
+    """Names that say that a class is absent: "background", "none", "no dog" beside "dog", 0 beside 1."""
+    if set(classes) == {"0", "1"}:
+        return ("0",)
     known = {_words(name) for name in classes}
     return tuple(
         name

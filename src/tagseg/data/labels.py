@@ -1,5 +1,7 @@
 """Labels of a row as one text, and what separates them: `;` and `|` do, a comma or a space may be part of a name."""
 
+import ast
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -9,6 +11,8 @@ from tagseg.errors import DataError
 LABEL_COLUMNS = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category")
 _CERTAIN_SEPARATORS = (";", "|", "\t")  # no name has one
 _POSSIBLE_SEPARATORS = (",", " ")
+_LIST = re.compile(r"\[\s*(\]|['\"])")  # the start of a list of texts as Python, pandas and JSON write it
+_NO_COMMA = re.compile(r"['\"]\s+['\"]")  # NumPy writes none; Python would join the texts
 _MAX_LISTED = 4  # labels of a reading that an error lists
 
 Cell = str | list[str]  # labels that are still to be split, or already a list
@@ -27,6 +31,24 @@ def parse_labels(value: object, place: object) -> Cell:
     if wrong := [label for label in labels if not isinstance(label, str | int | float)]:
         raise DataError(f"{place}: has a label that is a {type(wrong[0]).__name__}", "write names or numbers")
     return [str(label) for label in labels] if isinstance(value, list) else str(value)
+
+
+def parse_list(text: str, place: object) -> list[str] | None:
+    """Labels of a cell that holds a list, as pandas writes it: ['dog', 'cat']; None if it holds another text.
+
+    Args:
+        text: Content of the cell.
+        place: File and line, for error messages.
+    """
+    if not _LIST.match(text):
+        return None
+    try:
+        labels = None if _NO_COMMA.search(text) else ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        labels = None
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise DataError(f"{place}: holds a list that cannot be read: {text[:80]}", "write ['dog', 'cat'] or dog;cat")
+    return labels
 
 
 def split_labels(labels: Cell, separator: str | None) -> frozenset[str]:

@@ -6,10 +6,12 @@ million pairs of VOC's training images, one pair reaches 0.9, a photo and its gr
 """
 
 from collections.abc import Iterator
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tagseg._progress import ProgressBar
 from tagseg.data.images import THUMBNAIL_SIDE
 
 Thumbnails = NDArray[np.uint8]  # [N, THUMBNAIL_SIDE, THUMBNAIL_SIDE]
@@ -19,28 +21,35 @@ _MIN_LENGTH = THUMBNAIL_SIDE  # one gray level of deviation: less is the noise o
 _BLOCK = 2048  # images that are compared at a time: 16 MiB
 
 
-def find_copies(images: Thumbnails, originals: Thumbnails | None = None) -> dict[int, int]:
+def find_copies(images: Thumbnails, originals: Thumbnails | None = None, *, progress: bool = False) -> dict[int, int]:
     """Find the most similar original of each image that has an almost equal one.
 
     Args:
         images: Thumbnails of images.
         originals: Those to compare with; None means that each image is compared with those before it.
+        progress: Show the progress on stderr.
 
     Returns:
         Position of the original by the position of the image.
     """
     copies = {}
-    for start, queries in _blocks(images):
-        best, best_positions = np.full(len(queries), _MIN_CORRELATION, np.float32), np.full(len(queries), -1)
-        for first, candidates in _blocks(images[: start + len(queries)] if originals is None else originals):
-            correlations = queries @ candidates.T
-            if originals is None and first == start:
-                correlations = np.tril(correlations, -1)
-            positions = correlations.argmax(1)
-            values = correlations[np.arange(len(queries)), positions]
-            better = values > best
-            best[better], best_positions[better] = values[better], first + positions[better]
-        copies.update({int(start + i): int(best_positions[i]) for i in np.flatnonzero(best_positions >= 0)})
+    count = ceil(len(images) / _BLOCK)
+    total = count * (count + 1) // 2 if originals is None else count * ceil(len(originals) / _BLOCK)
+    with ProgressBar("Comparing images, block", total, quiet=not progress) as bar:
+        done = 0
+        for start, queries in _blocks(images):
+            best, best_positions = np.full(len(queries), _MIN_CORRELATION, np.float32), np.full(len(queries), -1)
+            for first, candidates in _blocks(images[: start + len(queries)] if originals is None else originals):
+                correlations = queries @ candidates.T
+                if originals is None and first == start:
+                    correlations = np.tril(correlations, -1)
+                positions = correlations.argmax(1)
+                values = correlations[np.arange(len(queries)), positions]
+                better = values > best
+                best[better], best_positions[better] = values[better], first + positions[better]
+                done += 1
+                bar.update(done)
+            copies.update({int(start + i): int(best_positions[i]) for i in np.flatnonzero(best_positions >= 0)})
     return copies
 
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from tagseg._json import parse_json
 from tagseg.data.files import FileIndex, FileRef, is_file, read_text
 from tagseg.data.images import IMAGE_SUFFIXES
-from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, parse_labels, split_labels
+from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, parse_labels, parse_list, split_labels
 from tagseg.data.records import Record, Records
 from tagseg.errors import DataError, unknown_name
 
@@ -162,11 +162,14 @@ def _csv_rows(path: Path, text: str) -> tuple[list[_Row], tuple[str, ...] | None
         if len(cells) <= columns.image or not cells[columns.image]:
             # The column number is not user text, so it may stand in the advice.
             raise DataError(f"{location}: names no image", f"write the image's file name in column {columns.image + 1}")
-        labels: Cell
+        labels: Cell | None
         if columns.labels is None:
             labels = _one_hot_labels(columns.one_hot, cells, location)
         else:
-            labels = cells[columns.labels :] if extra_columns else "".join(cells[columns.labels : columns.labels + 1])
+            label_cells = cells[columns.labels :] if extra_columns else cells[columns.labels : columns.labels + 1]
+            labels = parse_list(",".join(label_cells), location)
+            if labels is None:
+                labels = label_cells if extra_columns else "".join(label_cells)
         split = None if columns.split is None else "".join(cells[columns.split : columns.split + 1])
         rows.append(_Row(cells[columns.image], labels, split, location))
     return rows, tuple(columns.one_hot) or None
@@ -252,6 +255,6 @@ def _find_columns(path: Path, header: list[str], first: Sequence[str]) -> _Colum
         missing_column = "image" if image is None else "labels"
         raise DataError(
             f"{path}:1: has no column {missing_column!r} among {', '.join(header)}",
-            "rename the column, or write a column of 0 and 1 for each class",
+            "rename the column, or keep only columns of 0 and 1, one for each class",
         )
     return _Columns(image, labels, split, {})

@@ -325,6 +325,20 @@ def index_file(shard: tuple[int, int] | None) -> str:
     return INDEX_FILE if shard is None else f"predictions-{shard[0]}-of-{shard[1]}.json"
 
 
+def predictions_among(paths: Iterable[Path]) -> set[Path]:
+    """Those of the paths that are predictions: an index in their folder or in one above it lists them."""
+    paths = set(paths)
+    folders = {folder for parent in {path.parent for path in paths} for folder in (parent, *parent.parents)}
+    return paths & {folder / file for folder in folders for file in _listed_files(folder)}
+
+
+def _listed_files(folder: Path) -> set[str]:
+    try:
+        return {file for _, earlier in _read_folder(folder) for file in earlier.files}
+    except (ConfigError, OSError):  # an index of another tool, or a folder that may not be listed
+        return set()
+
+
 def _journal(index: Path) -> Path:
     return index.with_name(index.name + _JOURNAL_SUFFIX)
 

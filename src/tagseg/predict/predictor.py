@@ -377,7 +377,7 @@ class PredictionStream(Iterable[Prediction]):
             yield from video.frames()
         except DataError as error:
             if not self._skip_bad:
-                raise
+                raise DataError(error.problem, f"{error.advice}, or skip such videos by {{skip_bad}}") from error
             self.skipped.append(str(error))
 
 

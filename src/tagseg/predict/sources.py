@@ -28,6 +28,7 @@ from tagseg.data.images import (
 from tagseg.data.limits import hold_file, read_stream
 from tagseg.data.urls import UrlRef, check_url, is_url, url_name
 from tagseg.errors import DataError, printable
+from tagseg.predict.folder import predictions_among
 from tagseg.predict.resize import Shape
 from tagseg.predict.settings import WorkingSize
 from tagseg.predict.video import VIDEO_SUFFIXES, FrameSource, VideoSource, open_video, why_no_video
@@ -202,11 +203,15 @@ class _Search:
             )
 
     def _add_all(self, path: Path, files: Mapping[FileRef, str], if_none: str) -> None:
-        """Add files that can be read, with their names, and list the others that look like images."""
+        """Add files that can be read, with their names, and list the others that look like images.
+
+        Masks and overlays of earlier predictions are no images to predict.
+        """
         count, left_out = len(self.sources.images), dict[str, list[str]]()
+        predictions = predictions_among(file.path for file in files if file.member is None)
         for file, name in files.items():
             suffix = PurePosixPath(name).suffix.lower()
-            if suffix not in _LISTED_SUFFIXES:
+            if suffix not in _LISTED_SUFFIXES or file.path in predictions:
                 continue
             if reason := self._why_left_out(file, suffix):
                 left_out.setdefault(reason, []).append(str(file))

@@ -64,7 +64,8 @@ def write_predictions(
         writer = _Writer(Path(out_dir), folder, run, files)
         with ProgressBar("Predicting, image", count, quiet=not progress) as bar:
             if not count:
-                bar.print("Nothing to do: all images were predicted before")
+                reason = "all images were predicted before" if planned else "this part has no images"
+                bar.print(f"Nothing to do: {reason}")
             if isinstance(predictions, PredictionStream):
                 predictions.needs = folder.needs
                 predictions.on_tile = lambda done, total: bar.note(f"tiled image {done / total:.0%}")

@@ -63,8 +63,6 @@ class FeatureCache:
         stop.activity = "this batch of images"
         with iterate(loader) as batches:
             for batch in track(batches, "Computing features, batch", len(loader), quiet=quiet):
-                if stop.received:
-                    raise Interrupted("stopped while computing features", "run the same command again to start over")
                 maps = torch.stack([self._compute(view) for view in (batch, batch.flip(-1))[: self._num_views]], 1)
                 if first == 0 and not self._allocate(count, batch, maps):
                     return False
@@ -72,6 +70,8 @@ class FeatureCache:
                 self._images[first:last].copy_(batch)
                 self._maps[first:last].copy_(maps)
                 first = last
+                if stop.received:
+                    raise Interrupted("stopped while computing features", "run the same command again to start over")
         return True
 
     def read(self, origins: Tensor) -> tuple[Tensor, Tensor]:
