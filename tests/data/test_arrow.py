@@ -205,6 +205,22 @@ def test_damaged_files_are_data_errors(dataset: datasets.Dataset, tmp_path: Path
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet"])
+@pytest.mark.parametrize("text", [b"labels", b"a.png", b"cat"])
+def test_text_that_is_no_utf8_is_a_data_error(tmp_path: Path, suffix: str, text: bytes) -> None:
+    table = pa.table({"image": [{"bytes": image_bytes(), "path": "a.png"}], "labels": [["cat"]]})
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table, path, compression="none", use_dictionary=False)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    assert open_dataset(path).image_ids == ("a",)
+    path.write_bytes(path.read_bytes().replace(text, b"\xff" + text[1:]))
+    with pytest.raises(DataError, match="file that can be read"):
+        open_dataset(path)[0]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tagseg.data import DataError, DataSource, open_dataset, open_masks
-from tagseg.data.source import Annotated
+from tagseg.data.source import AnnotationFiles
 from tests.data.small_datasets import write_image, write_text
 
 COLORS = {"background": (0, 0, 0), "dog": (0, 60, 0), "cat": (250, 50, 83), "ignored": (9, 9, 9)}
@@ -30,8 +30,8 @@ def write_cvat(root: Path, *, images: bool = True) -> Path:
 def test_folder_and_zip_give_the_same_dataset(tmp_path: Path) -> None:
     folder = write_cvat(tmp_path / "folder")
     archive = Path(shutil.make_archive(str(tmp_path / "export"), "zip", folder))
-    assert DataSource(folder).detect() == Annotated("cvat", folder)  # although it has the folders of VOC
-    assert DataSource(archive).detect() == Annotated("cvat", archive)
+    assert DataSource(folder).detect() == AnnotationFiles("cvat", folder)  # although it has the folders of VOC
+    assert DataSource(archive).detect() == AnnotationFiles("cvat", archive)
     for path in (folder, archive):
         data, masks = open_dataset(path), open_masks(path)
         assert data.classes == masks.classes == ("dog", "cat")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tagseg.data import DataError, DataSource, open_dataset, open_masks
-from tagseg.data.source import Annotated, Table
+from tagseg.data.source import AnnotationFiles, Table
 from tests.data.small_datasets import write_image, write_mask, write_text
 
 NAMES = {"0": "background", "1": "dog", "2": "cat"}
@@ -23,7 +23,7 @@ def write_image_folder(root: Path, *more: object, names: object = NAMES) -> Path
 def test_split_and_folder_give_the_same_dataset(tmp_path: Path) -> None:
     path = write_image_folder(tmp_path)
     for source in (DataSource(tmp_path, split="train"), DataSource(tmp_path / "train")):
-        assert source.detect() == Annotated("image-folder", path)
+        assert source.detect() == AnnotationFiles("image-folder", path)
         data, masks = source.open(), source.open_masks()
         assert data.classes == masks.classes == ("dog", "cat")
         assert data.image_ids == tuple(masks) == ("one",)

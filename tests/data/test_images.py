@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from tagseg.data import images, limits
-from tagseg.data.images import decode, to_rgb
+from tagseg.data.images import decode, decode_large, to_rgb
 from tagseg.errors import DataError
 
 
@@ -107,6 +107,38 @@ def test_max_side_keeps_the_aspect_ratio_and_never_enlarges(kind: str) -> None:
     assert reduced.shape == (50, 100, 3)
     assert np.abs(reduced.astype(int) - [10, 200, 90]).max() <= 4
     assert decode(data, "x", max_side=1000).shape == (300, 600, 3)
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGB"), ("PNG", "RGBA"), ("PNG", "I;16"), ("TIFF", "RGB")],
+)
+def test_very_large_images_are_reduced(kind: str, mode: str, orientation: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, columns = np.mgrid[:403, :598]
+    values = np.stack([rows / 2, columns / 3, (rows + columns) / 5, 55 + rows / 3], 2).astype(np.uint8)
+    image = Image.fromarray(values[..., 0].astype(np.uint16) * 257 if mode == "I;16" else values)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encode(image if mode == "I;16" else image.convert(mode), kind, exif=exif)
+    expected = decode(data, "x")
+    monkeypatch.setattr(images, "MAX_DECODED_PIXELS", 20_000)
+    pixels, shape = decode_large(data, "x", min_side=30)
+    assert shape == expected.shape[:2]
+    assert pixels.shape[:2] == tuple(-(-side // 4) for side in shape)  # by 2 it would have 60,000 pixels
+    reduced = np.asarray(Image.fromarray(expected).reduce(4)).astype(int)
+    assert np.abs(pixels - reduced).max() <= 8  # the edges of a JPEG at reduced size, and alpha
+
+
+@pytest.mark.parametrize(("max_pixels", "min_side"), [(30_000, 10), (20_000, 60)])
+def test_images_are_only_reduced_as_far_as_they_are_seen(
+    max_pixels: int, min_side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode(Image.effect_noise((200, 150), 50), "PNG")
+    monkeypatch.setattr(images, "MAX_DECODED_PIXELS", max_pixels)
+    pixels, shape = decode_large(data, "x", min_side=min_side)
+    assert shape == (150, 200)
+    assert np.array_equal(pixels, decode(data, "x"))
 
 
 def test_100_megapixels_are_decoded_without_a_warning() -> None:

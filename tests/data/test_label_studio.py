@@ -7,7 +7,7 @@ import pytest
 
 from tagseg.data import DataError, DataSource, open_dataset, open_masks
 from tagseg.data.brush_rle import encode_brush
-from tagseg.data.source import Annotated
+from tagseg.data.source import AnnotationFiles
 from tests.data.small_datasets import write_image, write_text
 
 
@@ -41,7 +41,7 @@ def test_brush_is_read_and_other_tasks_are_left_out(tmp_path: Path) -> None:
         task("https://example.org/four.jpg", [region("dog")])
         | {"annotations": [{"result": [], "was_cancelled": True}]},
     )
-    assert DataSource(path).detect() == Annotated("label-studio", path)
+    assert DataSource(path).detect() == AnnotationFiles("label-studio", path)
     data, masks = open_dataset(path), open_masks(path)
     assert data.classes == masks.classes == ("cat", "dog")
     assert data.image_ids == tuple(masks) == ("one", "photos/two")

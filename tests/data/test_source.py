@@ -83,6 +83,9 @@ def test_source_can_be_restored_from_its_description() -> None:
     assert DataSource("data//t.csv", images="a/").describe() == DataSource("data/t.csv", images="a").describe()
     with pytest.raises(DataError, match="the description of a data source: path: field required; train again"):
         DataSource.from_description({})
+    for path in ("\ud800", "a\0b"):
+        with pytest.raises(DataError, match="path: no file system has such a path"):
+            DataSource.from_description({"path": path})
 
 
 def test_error_names_options_on_the_command_line(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tagseg.data import DataError, DataSource, open_dataset, open_masks
-from tagseg.data.source import Annotated
+from tagseg.data.source import AnnotationFiles
 from tests.data.small_datasets import write_image, write_text
 
 DATA = "train: images/train\nval: images/val\nnames:\n  0: dog\n  1: ignored\n  2: cat\n"
@@ -22,7 +22,7 @@ def write_yolo(root: Path, lines: str = "0 0 0 0.5 0 0.5 1 0 1\n", *, data: str 
 
 def test_folder_and_file_give_the_same_dataset(tmp_path: Path) -> None:
     path = write_yolo(tmp_path)
-    assert DataSource(tmp_path, split="val").detect() == Annotated("yolo", path, "val")
+    assert DataSource(tmp_path, split="val").detect() == AnnotationFiles("yolo", path, "val")
     for source in (tmp_path, path):
         data, masks = open_dataset(source, split="train"), open_masks(source, split="train")
         assert data.classes == masks.classes == ("dog", "cat")

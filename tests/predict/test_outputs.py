@@ -18,7 +18,7 @@ def test_files_of_each_image_can_be_chosen(predictor: Predictor, tmp_path: Path)
     index = write_predictions(predictions, tmp_path / "masks", files=OutputFiles(overlay=False))
     assert {path.name for path in index.parent.glob("[!.]*")} == {"a_mask.png", "predictions.json"}
     index = write_predictions(predictions, tmp_path / "all", files=OutputFiles(legend=True, confidence=True))
-    assert {path.name for path in index.parent.iterdir()} == {
+    assert {path.name for path in index.parent.glob("[!.]*")} == {
         "a_mask.png",
         "a_overlay.jpg",
         "a_confidence.png",

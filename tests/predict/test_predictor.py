@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 import tagseg
-from tagseg.data import DataError
+from tagseg.data import DataError, images
 from tagseg.models import Network
 from tagseg.predict.predictor import Predictor, load
 from tagseg.predict.settings import InferenceSettings
@@ -183,6 +183,26 @@ def test_predict_refuses_a_folder_of_images(predictor: Predictor, folder: Path) 
         predictor.predict(folder)
     with pytest.raises(ValueError, match="batch_size must be 1 or more, got 0"):
         list(predictor.predict_many(folder, batch_size=0))
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_very_large_files_are_reduced_but_their_masks_are_not(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crf: bool
+) -> None:
+    file = tmp_path / "a.png"
+    Image.fromarray(wave_image(300, 401)).save(file)
+    predictor = Predictor(network, replace(KEEP_ALL, size=64), device="cpu", precision="float32")
+    expected = predictor.predict(file, crf=crf)
+    monkeypatch.setattr(images, "MAX_DECODED_PIXELS", 40_000)
+    for prediction in (predictor.predict(file, crf=crf), *predictor.predict_many(file, crf=crf)):
+        assert prediction.image.shape == (150, 201, 3)
+        assert prediction.mask.shape == prediction.confidence.shape == (300, 401)
+        assert (prediction.mask == expected.mask).mean() > 0.99
+        assert list(prediction.scores.values()) == pytest.approx(list(expected.scores.values()), abs=0.01)
+        assert prediction.overlay().size == (201, 150)
+        assert prediction.summary()["size"] == {"width": 401, "height": 300}
+        assert np.abs(prediction.confidence - expected.confidence).mean() < 0.01
+    assert predictor.predict(file, size="native").image.shape == (300, 401, 3)
 
 
 def test_tiles_are_reported_in_their_order(predictor: Predictor) -> None:

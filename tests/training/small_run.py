@@ -54,12 +54,15 @@ def run(
     checkpoint_steps: int = 500,
     stop_after: int | None = None,
     deterministic: bool = False,
+    double: bool = False,
 ) -> Network:
     """Train or resume, and return the network."""
     out.mkdir(exist_ok=True)
     train, validation = small_data()
     torch.manual_seed(0)
     network = (build_deterministic if deterministic else build_network)(recipe.model, train.classes)
+    if double:
+        network.double()
     train_network(
         network,
         recipe,

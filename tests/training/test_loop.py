@@ -99,11 +99,15 @@ def test_losses_decrease(tmp_path: Path) -> None:
     assert min(values[-3:]) < values[0] - 0.05
 
 
-def test_training_in_half_precision(tmp_path: Path) -> None:
-    run(tmp_path / "full", small_recipe())
-    run(tmp_path / "half", small_recipe("training.precision=bf16"))
-    assert validation_losses(tmp_path / "half") == pytest.approx(validation_losses(tmp_path / "full"), rel=0.1)
-    assert validation_losses(tmp_path / "half") != validation_losses(tmp_path / "full")
+def test_losses_in_half_precision_are_within_one_percent(tmp_path: Path) -> None:
+    settings = ["model.gate=deterministic", "training.classification_epochs=0", "pseudo_labels.weighting=pixels"]
+    for precision in ("fp32", "bf16"):
+        run(tmp_path / precision, small_recipe(*settings, f"training.precision={precision}"), deterministic=True)
+    full, half = (
+        [line["loss"] for line in read_metrics(tmp_path / name) if "loss" in line] for name in ("fp32", "bf16")
+    )
+    assert half == pytest.approx(full, rel=0.01)
+    assert half != full
 
 
 def test_cam_trains_on_image_labels_alone(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -111,9 +112,10 @@ class _Columns:
 
 def _find_columns(path: Path, *, needs_labels: bool = True) -> _Columns:
     """Find the columns of images and labels by the dataset's features, or by their types and names."""
-    schema = _open_table(path).schema_arrow if _is_parquet(path) else _open_table(path).schema
+    with _reading(path):
+        schema = _open_table(path).schema_arrow if _is_parquet(path) else _open_table(path).schema
+        types = {field.name: str(field.type) for field in schema}
     features = _features(path, schema.metadata or {})
-    types = {field.name: str(field.type) for field in schema}
     images = [name for name, feature in features.items() if _type(feature) == "Image"]
     images += [name for name, kind in types.items() if "<bytes: binary" in kind or kind.endswith("binary")]
     labels = [name for name in LABEL_COLUMNS if name in types][:1]
@@ -191,8 +193,8 @@ def _image_names(paths: Sequence[str | None]) -> list[str]:
 
 def _read_labels(path: Path, columns: _Columns) -> tuple[list[Any], list[str | None]]:
     """Labels and image paths of all rows, without reading the images."""
-    table, (pa, _) = _open_table(path), _import_pyarrow(path)
-    try:
+    table = _open_table(path)
+    with _reading(path):
         if _is_parquet(path):
             image_paths = [f"{columns.image}.path"] if columns.has_paths else []
             labels = [columns.labels] if columns.labels else []
@@ -204,18 +206,16 @@ def _read_labels(path: Path, columns: _Columns) -> tuple[list[Any], list[str | N
                 if name is not None:
                     table[name].validate(full=True)  # Arrow trusts the positions in a file: a wrong one is a crash
         labels_or_none = table[columns.labels].to_pylist() if columns.labels else [None] * length
-        if not columns.has_paths:
-            return labels_or_none, [None] * length
-        chunks = table[columns.image].chunks
-        return labels_or_none, [text for chunk in chunks for text in chunk.field("path").to_pylist()]
-    except (OSError, pa.ArrowException) as error:
-        raise _not_readable(path, error) from error
+        chunks = table[columns.image].chunks if columns.has_paths else []
+        paths = [text for chunk in chunks for text in chunk.field("path").to_pylist()] or [None] * length
+        if not len(labels_or_none) == len(paths) == length:
+            raise OSError("its columns differ in length")
+        return labels_or_none, paths
 
 
 def _read_cell(path: Path, column: str, row: int) -> Any:
     """Value of a column in a row."""
-    pa, _ = _import_pyarrow(path)
-    try:
+    with _reading(path):
         if not _is_parquet(path):
             return _open_table(path)[column][row].as_py()
         starts = _row_group_starts(path, os.getpid())
@@ -229,8 +229,6 @@ def _read_cell(path: Path, column: str, row: int) -> Any:
         with _lock(os.getpid()):  # threads wait for a row group instead of reading it again
             cells = _read_row_group(path, group, column, os.getpid())
         return cells[row - starts[group]].as_py()
-    except (OSError, LookupError, pa.ArrowException) as error:
-        raise _not_readable(path, error) from error
 
 
 @lru_cache(maxsize=_CACHED_ROW_GROUPS)
@@ -267,12 +265,10 @@ def _open_table_of_process(path: Path, process_id: int) -> Any:  # noqa: ARG001
     pa, parquet = _import_pyarrow(path)
     if not is_file(path):
         raise DataError(f"{path}: does not exist", "name a file that does")
-    try:
+    with _reading(path):
         if _is_parquet(path):
             return parquet.ParquetFile(path)
         return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
-    except (OSError, pa.ArrowException) as error:
-        raise _not_readable(path, error) from error
 
 
 def _import_pyarrow(path: Path) -> tuple[Any, Any]:
@@ -290,7 +286,13 @@ def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
 
-def _not_readable(path: Path, error: Exception) -> DataError:
-    reason = str(error).splitlines() or [type(error).__name__]
-    kind = "a Parquet" if _is_parquet(path) else "an Arrow"
-    return DataError(f"{path}: is not {kind} file that can be read ({reason[0]})", _UNREADABLE)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn pyarrow's errors about a damaged file, whose names may be no UTF-8, into one line."""
+    pa, _ = _import_pyarrow(path)
+    try:
+        yield
+    except (OSError, LookupError, UnicodeDecodeError, pa.ArrowException) as error:
+        reason = str(error).splitlines() or [type(error).__name__]
+        kind = "a Parquet" if _is_parquet(path) else "an Arrow"
+        raise DataError(f"{path}: is not {kind} file that can be read ({reason[0]})", _UNREADABLE) from error

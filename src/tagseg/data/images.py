@@ -22,6 +22,7 @@ IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".avif", 
     HEIF_SUFFIXES if find_spec("pillow_heif") else frozenset()
 )
 THUMBNAIL_SIDE = 16
+MAX_DECODED_PIXELS = 2**26  # of an image that is only seen in small, see `decode_large`
 Pixels = NDArray[np.uint8]  # [H, W, 3]
 # PIL knows more formats: some start other programs (EPS), most are rarely tried with damaged files.
 _FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "HEIF")
@@ -29,6 +30,7 @@ MAX_MEGAPIXELS = "TAGSEG_MAX_MEGAPIXELS"  # in the environment: allows larger im
 if _megapixels := os.environ.get(MAX_MEGAPIXELS, ""):
     # PIL refuses images of more than twice its limit.
     Image.MAX_IMAGE_PIXELS = int(_megapixels) * 10**6 // 2 if _megapixels.isdecimal() else Image.MAX_IMAGE_PIXELS
+_BAND_ROWS = 64
 _SIDEWAYS = (5, 6, 7, 8)  # orientations that swap width and height
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
@@ -59,7 +61,7 @@ def image_info(data: bytes, file_name: str) -> ImageInfo:
         data: Content of the file.
         file_name: Name of the file, for error messages.
     """
-    with _decoding(data, file_name) as image:
+    with _decoding(data, file_name) as image, hold_memory(_bytes_to_decode(image)):
         mode = image.mode
         rgb = to_rgb(apply_exif_rotation(image))
         return ImageInfo(*rgb.size, mode, hashlib.blake2b(data, digest_size=16).digest(), _thumbnail(rgb))
@@ -88,22 +90,54 @@ def decode(data: bytes, file_name: str, *, max_side: int | None = None) -> Pixel
         file_name: Name of the file, for error messages.
         max_side: Reduce the image so that no side is longer. A JPEG is then decoded at reduced size, which is faster.
     """
-    with _decoding(data, file_name, max_side=max_side) as image:
-        rgb = to_rgb(apply_exif_rotation(image))
-        if max_side is not None and max(rgb.size) > max_side:
-            rgb = rgb.resize(_reduced_size(rgb.size, max_side), Image.Resampling.BICUBIC, reducing_gap=3.0)
-        return np.array(rgb)
-
-
-@contextmanager
-def _decoding(data: bytes, file_name: str, *, max_side: int | None = None) -> Iterator[Image.Image]:
-    """Open an image whose pixels are decoded in the block, in its share of memory; its errors name the file."""
-    try:
-        image = open_image(data)
+    with _decoding(data, file_name) as image:
         if max_side is not None:
             image.draft(None, _reduced_size(image.size, max_side))
         with hold_memory(_bytes_to_decode(image)):
-            yield image
+            rgb = to_rgb(apply_exif_rotation(image))
+            if max_side is not None and max(rgb.size) > max_side:
+                rgb = rgb.resize(_reduced_size(rgb.size, max_side), Image.Resampling.BICUBIC, reducing_gap=3.0)
+            return np.array(rgb)
+
+
+def decode_large(data: bytes, file_name: str, *, min_side: int) -> tuple[Pixels, tuple[int, int]]:
+    """Decode an image that is only seen in small: a very large one is reduced, and never held twice.
+
+    An image of more than 67 megapixels is reduced by 2, 4, 8 and so on, until it has no more, but not below twice
+    `min_side`. A JPEG is then decoded at reduced size. Other images are decoded as by `decode`.
+
+    Args:
+        data: Content of the file.
+        file_name: Name of the file, for error messages.
+        min_side: Longest side at which the image is seen.
+
+    Returns:
+        RGB, [h, w, 3], and the height and width of the image itself.
+    """
+    with _decoding(data, file_name) as image:
+        width, height = image.size
+        factor = 1
+        while width * height > MAX_DECODED_PIXELS * factor**2 and max(width, height) >= 4 * factor * min_side:
+            factor *= 2
+        if factor > 1:
+            image.draft(None, (width // factor, height // factor))
+            factor //= round(max(width, height) / max(image.size))  # by which a JPEG is decoded reduced
+            with hold_memory(_bytes_to_decode(image)):
+                image.load()
+                orientation = _orientation(image)
+                reduced = _reduce(image, factor)
+            reduced.getexif()[ExifTags.Base.Orientation] = orientation
+            pixels = np.array(apply_exif_rotation(reduced))
+            return pixels, (width, height) if orientation in _SIDEWAYS else (height, width)
+    pixels = decode(data, file_name)
+    return pixels, (pixels.shape[0], pixels.shape[1])
+
+
+@contextmanager
+def _decoding(data: bytes, file_name: str) -> Iterator[Image.Image]:
+    """Open an image whose pixels are decoded in the block; its errors name the file."""
+    try:
+        yield open_image(data)
     except DataError as error:
         raise DataError(f"{file_name}: {error.problem}", error.advice) from error
     except Image.DecompressionBombError as error:
@@ -131,10 +165,7 @@ def image_size(data: bytes, file_name: str) -> tuple[int, int]:
         file_name: Name of the file, for error messages.
     """
     with _decoding(data, file_name) as image:
-        orientation = 1
-        with suppress(Exception):  # as in `apply_exif_rotation`
-            orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-        return (image.height, image.width) if orientation in _SIDEWAYS else (image.width, image.height)
+        return (image.height, image.width) if _orientation(image) in _SIDEWAYS else (image.width, image.height)
 
 
 def apply_exif_rotation(image: Image.Image) -> Image.Image:
@@ -144,6 +175,25 @@ def apply_exif_rotation(image: Image.Image) -> Image.Image:
     with suppress(Exception):
         ImageOps.exif_transpose(image, in_place=True)
     return image
+
+
+def _orientation(image: Image.Image) -> int:
+    """Orientation that an image's EXIF block tells; 1, which is upright, if the block is invalid."""
+    with suppress(Exception):
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    return 1
+
+
+def _reduce(image: Image.Image, factor: int) -> Image.Image:
+    """Convert an image to RGB and reduce it by a factor, in bands: a large image and a copy may not fit into memory."""
+    if image.mode.startswith(("I", "F")):
+        image = to_rgb(image)  # how it is scaled depends on all of its values
+    width, height = image.size
+    reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))
+    for top in range(0, height, _BAND_ROWS * factor):
+        band = image.crop((0, top, width, min(height, top + _BAND_ROWS * factor)))
+        reduced.paste(to_rgb(band).reduce(factor), (0, top // factor))
+    return reduced
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -6,18 +6,15 @@ DataSource("VOCdevkit", split="val").open_masks()
 
 import logging
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NotRequired,  # those of pydantic before Python 3.12
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 from zipfile import is_zipfile
 
-from typing_extensions import TypedDict
+from pydantic import AfterValidator
+from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
 from tagseg._json import validated
 from tagseg.data._shapes_render import SHAPE_CLASSES
@@ -126,7 +123,7 @@ class PseudoLabels:
 
 
 @dataclass(frozen=True)
-class Annotated:
+class AnnotationFiles:
     """Images with masks that an annotation tool exported."""
 
     tool: Literal["yolo", "cvat", "label-studio", "image-folder"]
@@ -134,18 +131,29 @@ class Annotated:
     split: str | None = None
 
 
-DataFormat = Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels | Annotated
+DataFormat = (
+    Shapes | Table | Coco | Voc | Arrow | WebDataset | ClassFolders | MaskFolders | PseudoLabels | AnnotationFiles
+)
+
+
+def _require_path(path: str) -> str:
+    if any(char == "\0" or unicodedata.category(char) == "Cs" for char in path):
+        raise ValueError("no file system has such a path")
+    return path
+
+
+_Path = Annotated[str, AfterValidator(_require_path)]
 
 
 class _Description(TypedDict):
     """What `DataSource.describe` writes."""
 
-    path: str
-    images: NotRequired[Sequence[str]]
+    path: _Path
+    images: NotRequired[Sequence[_Path]]
     split: NotRequired[str | None]
-    masks: NotRequired[Sequence[str]]
+    masks: NotRequired[Sequence[_Path]]
     separator: NotRequired[str | None]
-    sbd: NotRequired[str | None]
+    sbd: NotRequired[_Path | None]
     limit: NotRequired[int | None]
     classes: NotRequired[Sequence[str]]
 
@@ -233,11 +241,11 @@ class DataSource:
         if path.suffix.lower() in TABLE_SUFFIXES:
             return Table(path, self.split)
         if path.suffix.lower() == ".json":
-            return Annotated("label-studio", path) if is_json_list(path) else Coco(path)
+            return AnnotationFiles("label-studio", path) if is_json_list(path) else Coco(path)
         if path.suffix.lower() in YOLO_SUFFIXES:
-            return Annotated("yolo", path, self.split)
+            return AnnotationFiles("yolo", path, self.split)
         if is_zipfile(path) and is_cvat(path):
-            return Annotated("cvat", path, self.split)
+            return AnnotationFiles("cvat", path, self.split)
         if path.suffix.lower() in ARROW_SUFFIXES:
             return Arrow((path,))
         if path.suffix.lower() == TAR_SUFFIX:
@@ -313,7 +321,7 @@ class DataSource:
                 case PseudoLabels(path, source, names):
                     image_ids = source.open(names, skip_missing=True).image_ids
                     return self._require_masks(MaskDataset(names, pseudo_label_masks(path, image_ids)))
-                case Annotated():
+                case AnnotationFiles():
                     return self._annotations(data_format).masks(classes)
         entries = self._read(data_format, classes)
         if not self.masks and isinstance(data_format, Coco) and isinstance(entries, Records):
@@ -373,11 +381,11 @@ class DataSource:
                 raise DataError(f"{path}: its images are said to be in itself", "make the pseudo labels again")
             return PseudoLabels(path, source, classes)
         if is_cvat(path):  # before VOC, whose folders it has
-            return Annotated("cvat", path, split)
+            return AnnotationFiles("cvat", path, split)
         if yaml := find_yolo(path):
-            return Annotated("yolo", yaml, split)
+            return AnnotationFiles("yolo", yaml, split)
         if metadata := find_image_folder(path, split):
-            return Annotated("image-folder", metadata)
+            return AnnotationFiles("image-folder", metadata)
         if voc := find_voc(path, Path(self.sbd) if self.sbd else None):
             return Voc(voc, split or ("train_aug" if voc.sbd else "train"))
         if coco := find_coco(path, split):
@@ -431,10 +439,10 @@ class DataSource:
             case PseudoLabels(_, source, names):
                 self._require_classes(classes, names)
                 return source._read_kept(names)
-            case Annotated():
+            case AnnotationFiles():
                 return self._annotations(data_format).records(classes)
 
-    def _annotations(self, data_format: Annotated) -> Annotations:
+    def _annotations(self, data_format: AnnotationFiles) -> Annotations:
         """Read the images of an annotation tool."""
         images, path, split = _as_paths(self.images), data_format.path, data_format.split
         match data_format.tool:

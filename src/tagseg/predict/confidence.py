@@ -1,6 +1,6 @@
 """Confidence: how probable the class of each pixel is, and how uncertain the mask of a whole image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _Mask = NDArray[np.integer[Any]]  # [H, W]
+_BAND_PIXELS = 2**22
 
 
 def class_shares(merged: Tensor) -> Tensor:
@@ -34,8 +35,17 @@ class Confidence:
 
 def mean_confidence(mask: _Mask, pixels: NDArray[np.uint8], value: int) -> float:
     """Mean probability of the pixels of a class; 0 if it has none."""
-    levels = pixels[mask == value]
-    return float(levels.mean()) / 255 if levels.size else 0.0
+    area = total = 0
+    for rows in bands(mask):
+        levels = pixels[rows][mask[rows] == value]
+        area, total = area + levels.size, total + int(levels.sum(dtype=np.int64))
+    return total / area / 255 if area else 0.0
+
+
+def bands(mask: _Mask) -> Iterator[slice]:
+    """Rows of a mask, some at a time: what is computed from all pixels of a large mask at once fills the memory."""
+    step = max(1, _BAND_PIXELS // mask.shape[1])
+    return (slice(top, top + step) for top in range(0, mask.shape[0], step))
 
 
 def class_presence(scores: Sequence[float], thresholds: Sequence[float]) -> NDArray[np.float64]:
@@ -65,7 +75,7 @@ def uncertainty(
     areas = {0: mask.size - others} | {k + 1: area for k, area in zip(class_indices, confidence.areas[1:], strict=True)}
     total, weights = 0.0, 1 + float(presence.sum())
     for value, expected_area in areas.items():
-        area = int((mask == value).sum())
+        area = sum(int((mask[rows] == value).sum()) for rows in bands(mask))
         intersection = area * mean_confidence(mask, confidence.pixels, value)
         weight = 1.0 if value == 0 else float(presence[value - 1])
         total += weight * intersection / max(area + expected_area - intersection, 1e-12)

@@ -152,6 +152,7 @@ class Engine:
     def submit(
         self,
         images: Sequence[Pixels],
+        shapes: Sequence[Shape],
         rules: Sequence[ClassRules],
         settings: InferenceSettings,
         *,
@@ -164,6 +165,7 @@ class Engine:
 
         Args:
             images: RGB, [H, W, 3] each, at most `max_batch` of them.
+            shapes: Height and width that their masks get: their own, or those of the images that they are reduced from.
             rules: For each image, the rule of each protocol.
             settings: Working size, scales, flips and how they are merged.
             crf: Refine by a dense CRF.
@@ -171,7 +173,7 @@ class Engine:
             confidence: Also compute the masks' confidence.
             on_tile: Called as the tiles of a tiled image are done: each one is run, and later merged.
         """
-        height, width = working_shape(images[0].shape, settings.size)
+        height, width = working_shape(shapes[0], settings.size)
         settings = self._fit_scales(settings, height * width)
         max_tile_pixels = round(self.max_pixels / max(settings.scales) ** 2)
         grid = plan_tiles(height, width, max_tile_pixels if self._uses_tiles else height * width)
@@ -185,6 +187,7 @@ class Engine:
             return PendingBatch(
                 self,
                 images,
+                shapes,
                 batch,
                 grid,
                 rules,
@@ -224,6 +227,7 @@ class PendingBatch:
         self,
         engine: Engine,
         images: Sequence[Pixels],
+        shapes: Sequence[Shape],
         batch: Tensor,
         grid: TileGrid,
         rules: Sequence[ClassRules],
@@ -235,7 +239,8 @@ class PendingBatch:
         on_tile: OnTile | None,
     ) -> None:
         self._on_tile = on_tile if len(grid) > 1 else None
-        self._engine, self._images, self._batch, self._grid, self._rules = engine, images, batch, grid, rules
+        self._engine, self._images, self._shapes, self._rules = engine, images, shapes, rules
+        self._batch, self._grid = batch, grid
         self._settings, self._crf, self._keep_probs, self._confidence = settings, crf, keep_probs, confidence
         self._outputs: dict[tuple[Span, Span], TTAOutput] = {}
         scores, num_values = None, 0
@@ -289,6 +294,7 @@ class PendingBatch:
             _JobGroup(
                 group,
                 self._images,
+                self._shapes,
                 self._grid,
                 self._batch.device,
                 dtype=np.uint8 if self._scores.shape[1] <= 255 else np.uint16,
@@ -312,11 +318,11 @@ class PendingBatch:
 
     def _split(self, jobs: list[_Job]) -> list[list[_Job]]:
         """Split the jobs into groups whose images have one size and whose masks fit into the memory."""
-        jobs_by_shape: dict[tuple[int, ...], list[_Job]] = defaultdict(list)
+        jobs_by_shape: dict[Shape, list[_Job]] = defaultdict(list)
         for job in jobs:
-            jobs_by_shape[self._images[job[0]].shape].append(job)
+            jobs_by_shape[self._shapes[job[0]]].append(job)
         groups = []
-        for (height, width, _), shape_jobs in jobs_by_shape.items():
+        for (height, width), shape_jobs in jobs_by_shape.items():
             crf_height, crf_width = shape_within((height, width), _MAX_CRF_PIXELS) if self._crf else (0, 0)
             num_pixels = max(self._grid.size[0] * self._grid.size[1], crf_height * crf_width)
             num_channels = 1 + max(len(classes) for _, classes in shape_jobs)
@@ -333,7 +339,8 @@ class _JobGroup:
 
     Args:
         jobs: Position in the batch, and classes to keep.
-        images: Images of the batch at their own size.
+        images: Images of the batch at their own size, or reduced.
+        shapes: Their own height and width.
         grid: Tiles at the working size.
         device: Device of the network's output.
         dtype: Type of the masks.
@@ -346,6 +353,7 @@ class _JobGroup:
         self,
         jobs: list[_Job],
         images: Sequence[Pixels],
+        shapes: Sequence[Shape],
         grid: TileGrid,
         device: torch.device,
         *,
@@ -356,7 +364,7 @@ class _JobGroup:
     ) -> None:
         self._jobs, self._images = jobs, [images[index] for index, _ in jobs]
         self._crf, self._keep_probs = crf, keep_probs
-        self._shape: Shape = (self._images[0].shape[0], self._images[0].shape[1])
+        self._shape = shapes[jobs[0][0]]
         self._is_resized = self._shape != grid.size
         longest = max(len(classes) for _, classes in jobs)
         channels = [[0, *(k + 1 for k in classes), *[-1] * (longest - len(classes))] for _, classes in jobs]
@@ -395,7 +403,8 @@ class _JobGroup:
         outputs = zip(self._jobs, self._writer.masks, confidences, strict=True)
         for row, (job, mask, confidence) in enumerate(outputs):
             job_probs = None if kept is None else kept[row, : 1 + len(job[1])].clone()
-            yield job, ImageSegmentation(job[1], mask.copy(), job_probs, confidence)
+            # A copy, so that the masks of a batch are freed one by one; but a single one may be large.
+            yield job, ImageSegmentation(job[1], mask if len(self._jobs) == 1 else mask.copy(), job_probs, confidence)
 
     def _refine_resized(self, probs: Tensor) -> Tensor:
         """Refine merged masks at the images' own size, or at a smaller one if the CRF would need too much memory."""

@@ -17,7 +17,7 @@ class OutputFiles:
     """Files to write for each image: the mask, NAME_mask.png, and others.
 
     Attributes:
-        overlay: Write NAME_overlay.jpg, of exactly the image's size, and one legend.png.
+        overlay: Write NAME_overlay.jpg, of exactly the image's size up to 67 megapixels, and one legend.png.
         alpha: Opacity of the overlay's colors, from 0 to 1.
         legend: Add a legend to the right of each overlay, in place of legend.png.
         confidence: Write NAME_confidence.png.

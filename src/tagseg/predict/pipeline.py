@@ -60,15 +60,22 @@ class Sample(Generic[Key]):
 
     Attributes:
         key: What the caller knows the image by.
-        image: RGB, [H, W, 3].
+        image: RGB, [H, W, 3]; reduced if the image itself is very large.
         rules: Rule of each protocol under which the image is segmented; none for class scores alone.
         keep_probs: Keep the merged masks; by default unless the image is tiled.
+        own_shape: Height and width of the image itself, which its mask gets; None if `image` has them.
     """
 
     key: Key
     image: Pixels
     rules: ClassRules
     keep_probs: bool | None = None
+    own_shape: Shape | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """Height and width of the image itself."""
+        return self.own_shape or (self.image.shape[0], self.image.shape[1])
 
 
 class _Slot(Generic[Key]):
@@ -76,7 +83,7 @@ class _Slot(Generic[Key]):
 
     def __init__(self, sample: Sample[Key], size: WorkingSize) -> None:
         self.sample = sample
-        self.shape = working_shape(sample.image.shape, size)
+        self.shape = working_shape(sample.shape, size)
         self.num_pixels = sample.image.shape[0] * sample.image.shape[1]
         self.result: ImageResult | None = None
 
@@ -181,6 +188,7 @@ class _ShapeBatches(Generic[Key]):
         keep_probs = [slot.sample.keep_probs for slot in slots]
         pending = self._engine.submit(
             [slot.sample.image for slot in slots],
+            [slot.sample.shape for slot in slots],
             [slot.sample.rules for slot in slots],
             self._settings,
             crf=self._crf,

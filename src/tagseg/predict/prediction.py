@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.images import Pixels
-from tagseg.predict.confidence import Confidence, class_presence, mean_confidence, nearest_threshold, uncertainty
+from tagseg.predict.confidence import Confidence, bands, class_presence, mean_confidence, nearest_threshold, uncertainty
 from tagseg.predict.engine import PREDICTED_TAGS
 from tagseg.predict.render import DEFAULT_ALPHA, add_legend, blend, mask_image, save_mask
 from tagseg.predict.resize import ClassMask, resize_masks
@@ -31,7 +31,8 @@ class Prediction:
         path: Its file, if it has one.
         mask: 0 for the background, k for the k-th class, [H, W]; uint8, or uint16 above 255 classes.
         scores: Score of each class, after the sigmoid; the highest over scales, flips and tiles.
-        image: Pixels that were segmented, [H, W, 3].
+        image: Pixels that were segmented, [H, W, 3]; a file of more than 67 megapixels is reduced, unless the size is
+            `native`.
         model: Name, method and backbone of the model.
         protocol: `predicted-tags` if the scores decided which classes are allowed, `true-tags` if the caller did.
         settings: Scales, thresholds and what they were chosen on, as used for this image.
@@ -69,7 +70,11 @@ class Prediction:
     def labels(self) -> tuple[str, ...]:
         """Names of the classes that have a pixel in the mask, in the classes' order."""
         names = list(self.scores)
-        return tuple(names[k] for k in sorted(self.class_indices) if (self.mask == k + 1).any())
+        return tuple(
+            names[k]
+            for k in sorted(self.class_indices)
+            if any((self.mask[rows] == k + 1).any() for rows in bands(self.mask))
+        )
 
     @property
     def allowed_classes(self) -> tuple[str, ...]:
@@ -101,13 +106,13 @@ class Prediction:
         return uncertainty(self.mask, self._confidence, self._presence(), self.class_indices)
 
     def overlay(self, *, alpha: float = DEFAULT_ALPHA, legend: bool = False) -> Image.Image:
-        """Blend the mask over the image, pixel by pixel.
+        """Blend the mask over the image, pixel by pixel, at the size of `image`.
 
         Args:
             alpha: Opacity of the colors, from 0 (only the outlines) to 1.
             legend: Add the class names to the right of the image, whose pixels keep their place.
         """
-        blended = blend(self.image, self.mask, alpha=alpha)
+        blended = blend(self.image, _nearest(self.mask, self.image.shape), alpha=alpha)
         if not legend:
             return Image.fromarray(blended)
         values = self._mask_values()
@@ -179,10 +184,26 @@ class Prediction:
         return {name: value for value, name in enumerate(self.scores, start=1)}
 
 
+def _nearest(mask: ClassMask, shape: Sequence[int]) -> ClassMask:
+    """Mask at the size of an image that is reduced: the pixels nearest to the centers."""
+    if mask.shape == tuple(shape[:2]):
+        return mask
+    rows, columns = (
+        (2 * np.arange(new) + 1) * old // (2 * new) for old, new in zip(mask.shape, shape[:2], strict=True)
+    )
+    reduced: ClassMask = mask.take(rows, 0).take(columns, 1)
+    return reduced
+
+
 def _extent(mask: ClassMask, value: int) -> dict[str, Any]:
     """Area and bounding box of a class that has a pixel in the mask."""
-    is_class = mask == value
-    area = int(is_class.sum())
-    rows, columns = np.flatnonzero(is_class.any(1)), np.flatnonzero(is_class.any(0))
+    height, width = mask.shape
+    area, in_rows, in_columns = 0, np.zeros(height, bool), np.zeros(width, bool)
+    for band in bands(mask):
+        is_class = mask[band] == value
+        area += int(is_class.sum())
+        in_rows[band] = is_class.any(1)
+        in_columns |= is_class.any(0)
+    rows, columns = np.flatnonzero(in_rows), np.flatnonzero(in_columns)
     box = [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
     return {"area": area, "share": area / mask.size, "box": box}

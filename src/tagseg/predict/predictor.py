@@ -28,8 +28,9 @@ from tagseg.predict.index import ModelRecord, RunRecord
 from tagseg.predict.onnx_network import ONNX_SUFFIX, OnnxNetwork
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
 from tagseg.predict.prediction import Prediction
+from tagseg.predict.resize import Shape
 from tagseg.predict.settings import FixedClasses, InferenceSettings, WorkingSize, default_settings, read_settings
-from tagseg.predict.sources import ImageInput, ImageSource, Sources, find_sources
+from tagseg.predict.sources import ImageInput, ImageSource, Sources, find_sources, read_source
 from tagseg.predict.tags import Tags, TagsInput, sort_tags, tags_of_images
 from tagseg.predict.video import VideoSource
 
@@ -239,12 +240,13 @@ class Predictor:
         if not is_list and len(sources) != 1:
             raise DataError(f"{image}: holds {len(sources)} images", "use predict_many for more than one")
         rules = self._rules(None if tags is None else sort_tags(tags, self.classes))
+        settings = self.settings.with_size(size).for_tta(tta)
         samples = (
-            Sample(source, source.read(), rules, probabilities)
+            Sample(source, pixels, rules, probabilities, shape)
             for source in sources
             if not isinstance(source, VideoSource)  # without `every` none is opened
+            for pixels, shape in [read_source(source, settings.size)]
         )
-        settings = self.settings.with_size(size).for_tta(tta)
         predictions = list(self._predict(samples, settings, crf=crf, batch_size=None))
         return predictions if is_list else predictions[0]
 
@@ -428,9 +430,11 @@ class PredictionStream(Iterable[Prediction]):
         return self.shard is None or position % self.shard[1] == self.shard[0] - 1
 
     def _samples(self) -> Iterator[Sample[ImageSource]]:
-        for (source, tags), image in read_ahead(_read, self._images_to_predict(), size=_num_bytes):
+        read = partial(_read, size=self._settings.size)
+        for (source, tags), image in read_ahead(read, self._images_to_predict(), size=_num_bytes):
             if not isinstance(image, DataError):
-                yield Sample(source, image, self._predictor._rules(tags), self._probabilities)
+                pixels, shape = image
+                yield Sample(source, pixels, self._predictor._rules(tags), self._probabilities, shape)
             elif self._skip_bad:
                 self.skipped.append(str(image))
             else:
@@ -458,12 +462,12 @@ class PredictionStream(Iterable[Prediction]):
 _Tagged = tuple[ImageSource, Tags | None]
 
 
-def _read(tagged: _Tagged) -> tuple[_Tagged, Pixels | DataError]:
+def _read(tagged: _Tagged, size: WorkingSize) -> tuple[_Tagged, tuple[Pixels, Shape] | DataError]:
     try:
-        return tagged, tagged[0].read()
+        return tagged, read_source(tagged[0], size)
     except DataError as error:
         return tagged, error  # raised here, it would end the stream even where bad images are skipped
 
 
-def _num_bytes(read: tuple[_Tagged, Pixels | DataError]) -> int:
-    return 0 if isinstance(read[1], DataError) else read[1].nbytes
+def _num_bytes(read: tuple[_Tagged, tuple[Pixels, Shape] | DataError]) -> int:
+    return 0 if isinstance(read[1], DataError) else read[1][0].nbytes

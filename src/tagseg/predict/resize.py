@@ -104,5 +104,8 @@ class MaskWriter:
         """Confidence of each mask, given the number of channels that it has; None if it was not wanted."""
         if self._confidences is None:
             return [None] * len(num_channels)
+        is_single = len(num_channels) == 1  # as in the masks: a copy of each of several
         rows = zip(self._confidences, self._areas.tolist(), num_channels, strict=True)
-        return [Confidence(pixels.copy(), tuple(areas[:count])) for pixels, areas, count in rows]
+        return [
+            Confidence(pixels if is_single else pixels.copy(), tuple(areas[:count])) for pixels, areas, count in rows
+        ]

@@ -1,11 +1,12 @@
 """Images to predict: files, folders, patterns, zips and tars, Arrow files, URLs, videos, or images in memory."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from glob import has_magic
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, TypeGuard, cast
+from typing import BinaryIO, TypeGuard, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,25 +14,29 @@ from PIL import Image
 from torch import Tensor
 
 from tagseg.data.arrow import ARROW_SUFFIXES, arrow_images
-from tagseg.data.files import TAR_SUFFIX, FileIndex, FileRef, expand_home, is_archive, read_image
+from tagseg.data.files import TAR_SUFFIX, FileIndex, FileRef, expand_home, is_archive
 from tagseg.data.images import (
     HEIF_SUFFIXES,
     IMAGE_SUFFIXES,
     Pixels,
     apply_exif_rotation,
     decode,
+    decode_large,
     strip_image_suffix,
     to_rgb,
 )
-from tagseg.data.limits import read_stream
+from tagseg.data.limits import hold_file, read_stream
 from tagseg.data.urls import UrlRef, check_url, is_url, url_name
 from tagseg.errors import DataError, printable
 from tagseg.predict.folder import predictions_among
+from tagseg.predict.resize import Shape
+from tagseg.predict.settings import WorkingSize
 from tagseg.predict.video import VIDEO_SUFFIXES, FrameSource, VideoSource, open_video, why_no_video
 
 MemoryImage = Image.Image | NDArray[np.generic] | Tensor | bytes
 MemoryInput = MemoryImage | BinaryIO
 ImageInput = str | Path | MemoryInput
+Decoded = TypeVar("Decoded")
 _IN_MEMORY = (Image.Image, np.ndarray, Tensor, bytes)
 _STDIN = "-"
 _MAX_NAME_BYTES = 200  # file systems allow 255
@@ -57,9 +62,15 @@ class FileSource:
 
     def read(self) -> Pixels:
         """Decode to RGB, [H, W, 3]."""
-        if isinstance(self.file, UrlRef):
-            return decode(self.file.read(), str(self.file))
-        return read_image(self.file)
+        return self._decode(decode)
+
+    def read_large(self, size: int) -> tuple[Pixels, Shape]:
+        """Decode for a working size: a very large image is reduced, see `decode_large`; and its own shape."""
+        return self._decode(partial(decode_large, min_side=size))
+
+    def _decode(self, decoder: Callable[[bytes, str], Decoded]) -> Decoded:
+        with hold_file(0 if isinstance(self.file, UrlRef) else self.file.size()):
+            return decoder(self.file.read(), str(self.file))
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,14 @@ class Sources:
 
     images: list[ImageSource | VideoSource] = field(default_factory=list)
     left_out: dict[str, list[str]] = field(default_factory=dict)
+
+
+def read_source(source: ImageSource, size: WorkingSize) -> tuple[Pixels, Shape]:
+    """Read an image for a working size: its pixels, of a very large file at reduced size, and its own shape."""
+    if isinstance(source, FileSource) and isinstance(size, int):
+        return source.read_large(size)
+    pixels = source.read()
+    return pixels, (pixels.shape[0], pixels.shape[1])
 
 
 def find_sources(images: ImageInput | Iterable[ImageInput], *, every: float | None = None) -> Sources:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState, GradientState
+from torch import Tensor
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tagseg._device import pick_device
@@ -47,6 +48,19 @@ def train_on_cpu() -> bool:
 def is_main_process() -> bool:
     """Whether this process speaks for the run."""
     return bool(processes().is_main_process)
+
+
+def average_over_processes(value: Tensor) -> Tensor:
+    """Mean of a number over the processes of the run, which all have to call this; without gradient.
+
+    The gradients of the processes are averaged. Where a loss divides by a number that each process counts in its share
+    of the batch, such as its labeled pixels, the mean makes it the loss of the whole batch.
+    """
+    if not torch.distributed.is_initialized():
+        return value
+    total = value.detach().to(torch.float32)
+    torch.distributed.all_reduce(total)
+    return total / torch.distributed.get_world_size()
 
 
 @contextmanager

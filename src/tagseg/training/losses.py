@@ -1,5 +1,7 @@
 """Losses: image-level labels against class scores (Eq. 6), pseudo labels against pixel scores (Supp. B.2)."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -46,21 +48,36 @@ def reduce_losses(losses: Tensor, weighting: str) -> Tensor:
     return losses.mean() if weighting == "reference" else losses.sum()
 
 
-def image_losses(logits: Tensor, pseudo: Tensor, labels: Tensor, *, weighting: str) -> Tensor:
-    """`self_supervised_loss` of each image, [B], without checks of the values, which would wait for a GPU."""
+def image_losses(
+    logits: Tensor,
+    pseudo: Tensor,
+    labels: Tensor,
+    *,
+    weighting: str,
+    average: Callable[[Tensor], Tensor] = lambda value: value,
+) -> Tensor:
+    """`self_supervised_loss` of each image, [B], without checks of the values, which would wait for a GPU.
+
+    Args:
+        logits: As in `self_supervised_loss`, like the other arguments.
+        pseudo: Pseudo labels.
+        labels: Image-level labels.
+        weighting: Weights of the images and pixels.
+        average: Mean over the processes that share the batch, by which the number of labeled pixels is divided.
+    """
     classes = torch.arange(logits.shape[1], device=pseudo.device)[:, None]
     counts = (pseudo.flatten(1)[:, None] == classes).sum(-1)
     labeled = counts.sum(1, keepdim=True)
     if weighting == "pixels":
         losses = enlarged_cross_entropy(logits, pseudo, torch.ones_like(counts, dtype=logits.dtype))
-        return losses * pseudo[0].numel() / labeled.sum().clamp_min(1)
+        return losses * pseudo[0].numel() / average(labeled.sum()).clamp_min(1)
     class_weights = (labeled - counts) / (1 + labeled)
     complete = ((counts > 0) == F.pad(labels, (1, 0), value=1).bool()).all(1)
 
     losses = torch.where(complete, enlarged_cross_entropy(logits, pseudo, class_weights), 0.0)
     if weighting == "paper":
         image_weights = torch.where(complete, labeled[:, 0], 0.0)
-        losses = losses * image_weights / image_weights.sum().clamp_min(1)
+        losses = losses * image_weights / average(image_weights.sum()).clamp_min(1)
     return losses
 
 

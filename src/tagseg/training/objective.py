@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
 from tagseg.refine.tokens import random_walk
+from tagseg.training.distributed import average_over_processes
 from tagseg.training.losses import classification_loss, image_losses, reduce_losses
 from tagseg.training.pseudo_labels import UNLABELED, confident_pixels
 from tagseg.training.recipe import PseudoLabelSettings
@@ -89,7 +90,9 @@ def compute_losses(
     with torch.no_grad():
         taught: Segmentation = out if teacher is None else teacher(inputs, full_size=False, **features)
     pseudo = batch_pseudo_labels(images, taught.masks, labels, settings, tokens=taught.tokens)
-    losses = image_losses(out.logits, pseudo, labels.labels, weighting=settings.weighting)
+    # Only the main process validates.
+    average = average_over_processes if network.training else lambda value: value
+    losses = image_losses(out.logits, pseudo, labels.labels, weighting=settings.weighting, average=average)
     segmentation = reduce_losses(losses, settings.weighting)
     total = classification + settings.loss_weight * segmentation
     return Losses(total, classification, segmentation, (losses > 0).float().mean(), out.scores)

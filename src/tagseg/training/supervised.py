@@ -13,6 +13,7 @@ from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import IGNORE_LABEL, MaskDataset
 from tagseg.models import Network, Segmentation
 from tagseg.models.base import enlarge_in_training
+from tagseg.training.distributed import average_over_processes
 from tagseg.training.objective import Losses
 from tagseg.training.recipe import TransformSettings
 from tagseg.training.transforms import ValidationImages
@@ -75,9 +76,10 @@ class MaskObjective:
         out: Segmentation = network(normalize(images), full_size=False, **features)
         logits = enlarge_in_training(out.logits, masks.shape[-2:])
         is_labeled = masks != IGNORE_LABEL
-        loss = F.cross_entropy(logits, masks, ignore_index=IGNORE_LABEL, reduction="sum") / is_labeled.sum().clamp_min(
-            1
-        )
+        count = is_labeled.sum()
+        if network.training:  # only the main process validates
+            count = average_over_processes(count)
+        loss = F.cross_entropy(logits, masks, ignore_index=IGNORE_LABEL, reduction="sum") / count.clamp_min(1)
         return Losses(loss, torch.zeros_like(loss), loss, is_labeled.float().mean(), out.scores)
 
     def labels(self, targets: Tensor) -> Tensor:
