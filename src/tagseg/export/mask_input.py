@@ -117,7 +117,7 @@ def _open_dataset(source: DataSource) -> MaskedImages:
             f"{source.path}: none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
             "name the folder with their masks, ID.png, with {masks}",
         )
-    used: set[str] = set()
+    used: dict[str, int] = {}
     images = []
     for index in indices:
         file = data.images.files[index] if isinstance(data.images, ImageFiles) else None
@@ -144,7 +144,7 @@ def _open_predictions(source: DataSource, folder: Path, indexes: list[Prediction
     if source.classes:
         masks = ClassChoice.parse(source.classes, classes, None, source.path).masks(masks)
     files = _PredictedFiles(folder, [FileIndex(expand_home(path)) for path in source.images])
-    used: set[str] = set()
+    used: dict[str, int] = {}
     images = []
     for record in records:
         file = files.find(record)
@@ -197,7 +197,7 @@ class _PredictedFiles:
         return None
 
 
-def _name(image_id: str, used: set[str]) -> str:
+def _name(image_id: str, used: dict[str, int]) -> str:
     return unused_name(safe_name(image_id, keep_suffix=True), used)
 
 
