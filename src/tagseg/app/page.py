@@ -5,7 +5,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from tagseg.app import try_tab
+from tagseg.app import browse, compare, inside, train, try_tab
 from tagseg.app.context import Context
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -14,6 +14,10 @@ STATIC_ROUTE = "/app/static"
 # Name of each tab -> function that builds it; called inside the tab.
 TABS: dict[str, Callable[[Context], None]] = {
     "Try": try_tab.build,
+    "Browse": browse.build,
+    "Look inside": inside.build,
+    "Compare": compare.build,
+    "Train": train.build,
 }
 _SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 _MONOSPACE_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
@@ -41,8 +45,8 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """What the page's head loads: the scripts of our own elements."""
-    return "".join(
+    """What the page's head loads: the scripts of our own elements, and the styles of the tabs."""
+    return f'<link rel="stylesheet" href="{STATIC_ROUTE}/tabs.css">' + "".join(
         f'<script type="module" src="{STATIC_ROUTE}/{script.name}"></script>'
         for script in sorted(STATIC_FOLDER.glob("*.js"))
     )
