@@ -10,8 +10,8 @@ import gradio as gr
 
 from tagseg.app.context import Context
 from tagseg.app.images import ShownImages, open_images
-from tagseg.app.markup import ground_truth_cell, image_cell, notice, overlay_cell, render, shown_errors
 from tagseg.app.marks import MARKS_FILE, Mark, marks_to_csv, marks_to_tasks, read_marks, set_mark
+from tagseg.app.markup import ground_truth_cell, image_cell, notice, overlay_cell, render, shown_errors
 from tagseg.app.ranking import ORDERS, ExaminedImage, Ranking, find_doubts, orders, with_class
 from tagseg.errors import TagsegError
 
@@ -102,7 +102,11 @@ class Browser:
         marks = read_marks(self.run)
         files = {
             "List of marks (CSV)": ("marks.csv", "text/csv", marks_to_csv(marks, self.images)),
-            "Tasks of Label Studio (JSON)": ("label-studio.json", "application/json", marks_to_tasks(marks, self.images)),
+            "Tasks of Label Studio (JSON)": (
+                "label-studio.json",
+                "application/json",
+                marks_to_tasks(marks, self.images),
+            ),
         }
         links = [
             (name, file, f"data:{kind};charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}")
@@ -134,7 +138,9 @@ def open_browser(context: Context) -> Browser:
         TagsegError: There is no run, or its images or marks cannot be opened.
     """
     if context.run is None:
-        raise TagsegError("This page was opened for a model alone; its validation images are in the folder of its run: tagseg app RUN")
+        raise TagsegError(
+            "This page was opened for a model alone; its validation images are in the folder of its run: tagseg app RUN"
+        )
     read_marks(context.run)
     images = open_images(context)
     return Browser(context, context.run, images, Ranking(context, images))

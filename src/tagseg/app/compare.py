@@ -122,7 +122,9 @@ def parse_side(model: str, tta: bool, crf: bool, size: str, threshold: str) -> S
     try:
         number = float(threshold) if threshold.strip() else None
     except ValueError:
-        raise ConfigError(f"threshold: {threshold!r} is not a number", "write for example 0.1, or leave it empty") from None
+        raise ConfigError(
+            f"threshold: {threshold!r} is not a number", "write for example 0.1, or leave it empty"
+        ) from None
     sizes: dict[str, WorkingSize | None] = {MODEL_SIZE: None, NATIVE: NATIVE}
     return Side(model, tta, crf, sizes[size] if size in sizes else int(size), number)
 

@@ -55,7 +55,9 @@ def open_images(context: Context) -> ShownImages:
     if context.run is None:
         classes = context.model.classes
         files = ImageFiles(tuple(FileRef(path) for path in SAMPLES.values()))
-        return ShownImages(ImageDataset(classes, tuple(SAMPLES), torch.zeros(len(SAMPLES), len(classes)), files), None, False)
+        return ShownImages(
+            ImageDataset(classes, tuple(SAMPLES), torch.zeros(len(SAMPLES), len(classes)), files), None, False
+        )
     data, masks = validation_data(context.run)
     context.model.check_classes("run's images", data.classes)
     return ShownImages(data, masks, have_tags=True)

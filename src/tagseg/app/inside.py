@@ -198,7 +198,9 @@ def build(context: Context) -> None:
             min_width=240,
         )
         next_image = gr.Button("Next image", min_width=120)
-    view = gr.HTML(notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False)
+    view = gr.HTML(
+        notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False
+    )
     indices = [index for _, index in images.choices()]
 
     def open_image(index: int | None) -> tuple[Any, ...]:

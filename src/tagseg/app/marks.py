@@ -66,9 +66,7 @@ def marks_to_csv(marks: Mapping[str, Mark], images: ShownImages) -> str:
     writer.writerow(["image", "file", "mark", "comment", "tags"])
     for image_id, index in _marked(marks, images).items():
         mark = marks[image_id]
-        writer.writerow(
-            [image_id, _file(images, index), _word(mark), mark["comment"], ",".join(images.tags(index))]
-        )
+        writer.writerow([image_id, _file(images, index), _word(mark), mark["comment"], ",".join(images.tags(index))])
     return buffer.getvalue()
 
 

@@ -44,7 +44,11 @@ def shown_errors() -> Iterator[None]:
     try:
         yield
     except (TagsegError, QueueFullError) as error:
-        text = "Too many requests wait for the model; try again later." if isinstance(error, QueueFullError) else str(error)
+        text = (
+            "Too many requests wait for the model; try again later."
+            if isinstance(error, QueueFullError)
+            else str(error)
+        )
         raise gr.Error(html.escape(text), duration=None, print_exception=False) from None
 
 

@@ -166,9 +166,7 @@ def orders(context: Context, images: ShownImages) -> list[str]:
     return [*names, NAME]
 
 
-def find_doubts(
-    context: Context, images: ShownImages, examined: Sequence[ExaminedImage]
-) -> dict[int, list[Doubt]]:
+def find_doubts(context: Context, images: ShownImages, examined: Sequence[ExaminedImage]) -> dict[int, list[Doubt]]:
     """Tags that the model contradicts, by the index of their image, in the order of the contradictions."""
     if not examined or DISAGREEMENT not in orders(context, images):
         return {}

@@ -234,12 +234,20 @@ def build(context: Context) -> None:
         return
     watcher = Watcher(context)
     with gr.Row():
-        data = gr.Textbox(label="Table or folder", info="On this machine, as tagseg train takes it", placeholder="photos.csv")
-        images = gr.Textbox(label="Folder of the images", info="If the table does not say where they are", placeholder="photos/")
+        data = gr.Textbox(
+            label="Table or folder", info="On this machine, as tagseg train takes it", placeholder="photos.csv"
+        )
+        images = gr.Textbox(
+            label="Folder of the images", info="If the table does not say where they are", placeholder="photos/"
+        )
         out = gr.Textbox(label="Folder of the run", info="A new one, or one to resume", placeholder="runs/photos")
     with gr.Row():
-        recipe = gr.Dropdown(_recipes(), value="default", label="Recipe", info="Or the path of a TOML file", allow_custom_value=True)
-        changes = gr.Textbox(label="Settings to change", info="tagseg recipes --settings lists them", placeholder="training.epochs=5")
+        recipe = gr.Dropdown(
+            _recipes(), value="default", label="Recipe", info="Or the path of a TOML file", allow_custom_value=True
+        )
+        changes = gr.Textbox(
+            label="Settings to change", info="tagseg recipes --settings lists them", placeholder="training.epochs=5"
+        )
     fields = [data, images, out, recipe, changes]
     commands = gr.HTML(_commands("", "", "", "default", ""), apply_default_css=False)
     with gr.Row():
