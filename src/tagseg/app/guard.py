@@ -17,15 +17,15 @@ from urllib.parse import unquote, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 
-MAX_UPLOAD_BYTES = 32 * 2**20  # of an image with its form
-MAX_EVENT_BYTES = 2**20  # of an event of the page
+MAX_UPLOAD_BYTES = 32 * 2**20  # of an image
+MAX_EVENT_BYTES = 2**20  # of an event of the page, and of a form besides its image
 PREDICT_ROUTE = "/predict"
 
 _ROUTES = {
     # this page's own, then gradio's: its scripts and styles, its events, and the files that its components show
     "GET": r"/|/health|/queue/[\w-]+|/openapi\.json|/app/.+"
     r"|/assets/.+|/static/.+|/config/?|/theme\.css|/favicon\.ico"
-    r"|/gradio_api/(info/?|startup-events|queue/data|heartbeat/\w+|file=(?!https?:).+)",
+    r"|/gradio_api/(info/?|startup-events|queue/data|heartbeat/\w+|file=(?!(?i:https?:)).+)",
     "POST": rf"{PREDICT_ROUTE}|/gradio_api/(queue/join/?|cancel|reset/?)",
 }
 _SECURITY_HEADERS = {
@@ -93,7 +93,7 @@ class Guard:
             is_other_method = any(re.fullmatch(routes, path) for routes in _ROUTES.values())
             return _refusal(405 if is_other_method else 404, f"no {method} {path} here; see GET /openapi.json")
         if method == "POST":
-            return _refuse_body(headers, host, MAX_UPLOAD_BYTES if path == PREDICT_ROUTE else MAX_EVENT_BYTES)
+            return _refuse_body(headers, host, MAX_EVENT_BYTES + (MAX_UPLOAD_BYTES if path == PREDICT_ROUTE else 0))
         return None
 
 
@@ -110,8 +110,8 @@ def _refuse_body(headers: Headers, host: str, limit: int) -> Response | None:
 
 
 def _is_this_machine(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
     try:
+        name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name).is_loopback
     except ValueError:
         return False

@@ -37,11 +37,12 @@ def build_page(context: Context) -> gr.Blocks:
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's theme with the fonts of the system: none is downloaded."""
+    """Gradio's theme with the fonts of the system, none of which is downloaded, and texts that are easy to read."""
     return gr.themes.Default(
+        primary_hue="blue",
         font=[gr.themes.Font(name) for name in _SYSTEM_FONTS],
         font_mono=[gr.themes.Font(name) for name in _MONOSPACE_FONTS],
-    )
+    ).set(body_text_color_subdued="*neutral_600", body_text_color_subdued_dark="*neutral_300")
 
 
 def head() -> str:

@@ -69,7 +69,8 @@ def predict_routes(context: Context) -> APIRouter:
             str, Form(description=f"Longest side for the network in pixels, up to {MAX_SIZE}; the model's if empty.")
         ] = "",
         tags: Annotated[
-            list[str] | None, Form(description="Classes that the image is known to have; repeat the field for several.")
+            list[str] | None,
+            Form(description="Classes that the image is known to have; repeat the field for several; empty for none."),
         ] = None,
         view: Annotated[bool, Form(description="Add the image as a JPEG of up to 1600 pixels a side.")] = False,
         name: Annotated[str, Form(description="Name for GET /queue/NAME.", pattern=r"^[\w-]{0,64}$")] = "",
@@ -78,7 +79,7 @@ def predict_routes(context: Context) -> APIRouter:
         ] = None,
     ) -> Response:
         """Segment an image. Requests are answered one by one, in the order in which they came."""
-        settings = _Settings(tta, crf, _parse_size(size), tags)
+        settings = _Settings(tta, crf, _parse_size(size), None if tags is None else [tag for tag in tags if tag])
         chosen = format or ("png" if _prefers_png(request.headers.get("accept", "")) else "json")
         asked = time.perf_counter()
 

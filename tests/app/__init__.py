@@ -1,0 +1,1 @@
+"""The page of `tagseg app`, as browsers and programs see it."""

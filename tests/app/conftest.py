@@ -1,0 +1,77 @@
+"""A server of the page in this process, and a headless Chromium where the machine has one."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import tagseg
+from tagseg.app.context import Context
+from tagseg.app.model_queue import ModelQueue
+from tests.app.chromium import ARGUMENTS, find_chromium
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def context() -> Context:
+    return Context(tagseg.load("default", device="cpu"), "default", None, ModelQueue())
+
+
+@pytest.fixture(scope="session")
+def url(context: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server of the default model."""
+    os.environ["GRADIO_TEMP_DIR"] = str(tmp_path_factory.mktemp("gradio"))
+    from tagseg.app.server import build_server
+
+    server = uvicorn.Server(uvicorn.Config(build_server(context), log_level="warning", timeout_graceful_shutdown=1))
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = find_chromium()
+    if path is None:
+        pytest.skip("no Chromium; install it (make test-app does), or set TAGSEG_CHROMIUM to its path")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """The page in a wide window; a request to elsewhere or an error in its console fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: problems.append(request.url) if _is_elsewhere(request.url, url) else None)
+    page.goto(url)
+    yield page
+    context.close()
+    assert not problems
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """Source of axe-core, which finds violations of accessibility."""
+    for path in (os.environ.get("TAGSEG_AXE", ""), ROOT / "node_modules" / "axe-core" / "axe.min.js"):
+        if path and Path(path).is_file():
+            return Path(path).read_text()
+    pytest.skip("no axe-core; npm install --no-save axe-core (make test-app does), or set TAGSEG_AXE to its axe.min.js")
+
+
+def _is_elsewhere(address: str, url: str) -> bool:
+    return not address.startswith((url, "data:", "blob:"))
