@@ -14,6 +14,7 @@ import tagseg
 from tagseg.app.context import Context
 from tagseg.app.model_queue import ModelQueue
 from tests.app.chromium import ARGUMENTS, find_chromium
+from tests.app.runs import open_run, train_small
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,3 +76,14 @@ def axe() -> str:
 
 def _is_elsewhere(address: str, url: str) -> bool:
     return not address.startswith((url, "data:", "blob:"))
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a small run."""
+    return train_small(tmp_path_factory.mktemp("runs") / "shapes")
+
+
+@pytest.fixture(scope="session")
+def run_context(run: Path) -> Context:
+    return open_run(run)

@@ -1,4 +1,4 @@
-"""Tab Browse: the validation images of the run, those first that are worth looking at, and marks of good and bad ones."""
+"""Tab Browse: the validation images of the run, those to look at first, and marks of good and bad ones."""
 
 import base64
 from collections.abc import Sequence

@@ -156,7 +156,7 @@ def compare(context: Context, models: Models, images: ShownImages, index: int, s
 
 
 def with_classes(prediction: Prediction, classes: Sequence[str]) -> NDArray[np.int64]:
-    """Mask whose values are positions in another list of classes, which has all of the prediction's; 0 is background."""
+    """Mask whose values count the classes of another list, which has all of the prediction's; 0 is background."""
     values = np.array([0, *(1 + classes.index(name) for name in prediction.scores)])
     return np.asarray(values[prediction.mask])
 
@@ -233,7 +233,7 @@ def build(context: Context) -> None:
 
 
 def _build_side(letter: str, context: Context, models: Models, *, tta: bool) -> list[Any]:
-    """Build the settings of one side; B begins with other settings than A, so that there is something to see."""
+    """Build the settings of one side; B begins with other settings than A."""
     with gr.Column(min_width=280), gr.Group():
         model = gr.Dropdown(
             models.names(),

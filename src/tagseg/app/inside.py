@@ -1,4 +1,4 @@
-"""Tab Look inside: how the scores, the masks and the pseudo label of an image come about (Fig. 6 and 9 of the paper)."""
+"""Tab Look inside: how scores, masks and the pseudo label of an image come about (Fig. 6 and 9 of the paper)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +95,7 @@ def score_parts(run: RunData, stages: Stages) -> tuple[list[float] | None, list[
 
 
 def class_scores(run: RunData, stages: Stages) -> list[ClassScore]:
-    """Scores of the tagged and the predicted classes, and of those with the next highest scores, in descending order."""
+    """Scores of the tagged, the predicted and the highest-scoring classes, in descending order."""
     assert run.predictor is not None
     pooled, penalties = score_parts(run, stages)
     thresholds = run.predictor.settings.thresholds_per_class(len(run.classes))

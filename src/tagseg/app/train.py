@@ -1,4 +1,4 @@
-"""Tab Train: check a dataset, start a training, watch it, stop and resume it, by the commands that a person would type."""
+"""Tab Train: check a dataset; start, watch, stop and resume a training by the commands that a person would type."""
 
 import json
 import shlex
@@ -31,7 +31,7 @@ from tagseg.training.run_folder import METRICS_FILE
 
 NOT_LOCAL = (
     "Training reads tables and images from this machine's disk and writes to it, so it can be started only from a page "
-    "that is served to this machine alone. Open it there, without --host, or type the command tagseg train in a terminal."
+    "that is served to this machine alone. Open it there, without --host, or type tagseg train in a terminal."
 )
 _SECONDS_BETWEEN_LOOKS = 2.0
 _SECONDS_BETWEEN_DRAWINGS = 10.0  # of the curves: drawing them takes time from the training

@@ -26,7 +26,7 @@ class RunData:
         classes: Class names without the background.
         metrics: Lines of metrics.jsonl.
         train_state: State of the training; None before the first checkpoint.
-        predictor: Trained model; None before the first epoch that can be its checkpoint has ended, or if it is not needed.
+        predictor: Trained model; None before the first epoch that can be its checkpoint has ended, or if not asked for.
     """
 
     folder: Path
