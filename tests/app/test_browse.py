@@ -96,7 +96,7 @@ def test_a_page_without_a_run_says_what_to_do(run_context: Context) -> None:
         open_browser(replace(run_context, run=None))
 
 
-def test_a_model_of_other_classes_is_refused(run_context: Context, context: Context, run: Path) -> None:
+def test_a_model_of_other_classes_is_refused(context: Context, run: Path) -> None:
     with pytest.raises(TagsegError, match="classes"):
         open_images(replace(context, run=run))
 

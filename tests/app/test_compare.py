@@ -50,7 +50,7 @@ def test_another_model_is_loaded_once(run_context: Context, run: Path) -> None:
         models.get("no-such-run")
 
 
-def test_runs_beside_the_run_are_offered(run_context: Context, run: Path, tmp_path: Path) -> None:
+def test_runs_beside_the_run_are_offered(run_context: Context, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").touch()

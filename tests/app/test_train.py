@@ -73,7 +73,7 @@ def test_one_training_at_a_time(tmp_path: Path) -> None:
     process.stop()
 
 
-def test_a_run_is_watched(run: Path, run_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_watched(run: Path, run_context: Context) -> None:
     process = TrainingProcess()
     process.run = run
     watcher = Watcher(replace(run_context, training=process))

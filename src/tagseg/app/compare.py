@@ -125,7 +125,7 @@ def parse_side(model: str, tta: bool, crf: bool, size: str, threshold: str) -> S
         raise ConfigError(
             f"threshold: {threshold!r} is not a number", "write for example 0.1, or leave it empty"
         ) from None
-    sizes: dict[str, WorkingSize | None] = {MODEL_SIZE: None, NATIVE: NATIVE}
+    sizes: dict[str, WorkingSize | None] = {MODEL_SIZE: None, NATIVE: "native"}
     return Side(model, tta, crf, sizes[size] if size in sizes else int(size), number)
 
 

@@ -167,7 +167,7 @@ def size_for_crop(crop: int) -> int:
 
 def crop_for_size(size: WorkingSize) -> int:
     """Training crop whose working size this is; the paper's if the size is the image's own."""
-    return _PAPER_CROP if size == NATIVE else round(size * _PAPER_CROP / PAPER_SIZE)
+    return _PAPER_CROP if isinstance(size, str) else round(size * _PAPER_CROP / PAPER_SIZE)
 
 
 def default_settings(config: ModelConfig) -> InferenceSettings:
