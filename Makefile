@@ -3,6 +3,7 @@
 # make lint   the first two alone
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
+# make test-app   the page of tagseg app in Chromium, which it installs where apt is, and its figures in a minute
 # make test-gpu   the tests of code for GPUs, on a machine that has one
 # make audit   known vulnerabilities of the pinned versions
 # make release   wheel, source distribution and bill of materials in dist/, built twice and tried in a bare environment
@@ -12,9 +13,11 @@ OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 # What a release is tried in; nothing in it is published.
 TRIAL := build/release
+# Finds violations of accessibility in the page; only its tests load it.
+AXE := 4.14.1
 INSTALL_UV := -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 
-.PHONY: demo test test-oldest test-gpu torture torture-long lint audit release clean
+.PHONY: demo test test-oldest test-app test-gpu torture torture-long lint audit release clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
@@ -29,6 +32,13 @@ torture: $(VENV)/.installed
 
 torture-long: $(VENV)/.installed
 	TAGSEG_TORTURE=100 $(BIN)/pytest tests/torture
+
+test-app: $(VENV)/.installed
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && test "$$(id -u)" = 0; \
+	then apt-get update && apt-get install -y --no-install-recommends chromium; fi
+	npm install --no-save --no-package-lock --silent axe-core@$(AXE)
+	$(BIN)/pytest tests/app
+	$(BIN)/python -m tests.app.measure
 
 test-gpu: $(VENV)/.installed
 	$(BIN)/pytest -m gpu

@@ -65,6 +65,7 @@ def error_message(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
         "recipes",
         "bench",
         "reproduce",
+        "app",
         "demo",
         "doctor",
     ],

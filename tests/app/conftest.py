@@ -1,13 +1,15 @@
 """A server of the page in this process, and a headless Chromium where the machine has one."""
 
+import io
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import uvicorn
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import tagseg
@@ -72,6 +74,18 @@ def axe() -> str:
         if path and Path(path).is_file():
             return Path(path).read_text()
     pytest.skip("no axe-core; npm install --no-save axe-core (make test-app does), or set TAGSEG_AXE to its axe.min.js")
+
+
+@pytest.fixture
+def record_screenshot() -> Callable[[Page, str], None]:
+    """Write a screenshot of the whole page to the folder TAGSEG_SCREENSHOTS, if it is set, in 256 colors."""
+
+    def record(page: Page, name: str) -> None:
+        if folder := os.environ.get("TAGSEG_SCREENSHOTS"):
+            screenshot = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+            screenshot.convert("RGB").quantize(256).save(Path(folder) / f"{name}.png", optimize=True)
+
+    return record
 
 
 def _is_elsewhere(address: str, url: str) -> bool:

@@ -49,9 +49,7 @@ def test_this_machine_is_let_through(local: Guard, host: str) -> None:
     assert ask(local, headers={"host": host})[0] == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "10.0.0.1", "[::1"]
-)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "", "10.0.0.1", "[::1"])
 def test_other_names_of_this_machine_are_refused(local: Guard, host: str) -> None:
     """A page from elsewhere whose name resolves to 127.0.0.1 must not read this one."""
     assert ask(local, headers={"host": host})[0] == 421

@@ -177,10 +177,8 @@ def test_requests_that_are_no_form_with_an_image_are_refused(url: str) -> None:
     assert status(b"", f"multipart/form-data; boundary={BOUNDARY}") == 422
     assert status(multipart(b"")[:60], f"multipart/form-data; boundary={BOUNDARY}") in (400, 422)
     assert status(multipart(b""), "multipart/form-data") == 400
-    many = b"".join(
-        b'--%s\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n' % BOUNDARY.encode() for _ in range(2000)
-    )
-    assert status(many, f"multipart/form-data; boundary={BOUNDARY}") == 400
+    field = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n'.encode()
+    assert status(2000 * field, f"multipart/form-data; boundary={BOUNDARY}") == 400
     assert request(url, "GET", "/predict").status == 405
     assert request(url, "GET", "/health").json()["status"] == "ok"
 

@@ -22,6 +22,9 @@ TABS: dict[str, Callable[[Context], None]] = {
 _SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 _MONOSPACE_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
+# The theme has no accent of its own for dark pages, and leaves the browser's own controls light there.
+CSS = ".dark { color-scheme: dark; --color-accent: var(--primary-400); }"
+
 
 def build_page(context: Context) -> gr.Blocks:
     """Build the page with all its tabs."""
@@ -42,7 +45,11 @@ def theme() -> gr.themes.Base:
         primary_hue="blue",
         font=[gr.themes.Font(name) for name in _SYSTEM_FONTS],
         font_mono=[gr.themes.Font(name) for name in _MONOSPACE_FONTS],
-    ).set(body_text_color_subdued="*neutral_600", body_text_color_subdued_dark="*neutral_300")
+    ).set(
+        color_accent="*primary_600",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+    )
 
 
 def head() -> str:

@@ -70,7 +70,7 @@ def predict_routes(context: Context) -> APIRouter:
         ] = "",
         tags: Annotated[
             list[str] | None,
-            Form(description="Classes that the image is known to have; repeat the field for several; empty for none."),
+            Form(description="A class that the image is known to have; repeat the field for several."),
         ] = None,
         view: Annotated[bool, Form(description="Add the image as a JPEG of up to 1600 pixels a side.")] = False,
         name: Annotated[str, Form(description="Name for GET /queue/NAME.", pattern=r"^[\w-]{0,64}$")] = "",

@@ -12,7 +12,7 @@ from fastapi.staticfiles import StaticFiles
 import tagseg
 from tagseg.app.context import Context
 from tagseg.app.guard import ASGIApp, Guard
-from tagseg.app.page import STATIC_FOLDER, STATIC_ROUTE, build_page, head, theme
+from tagseg.app.page import CSS, STATIC_FOLDER, STATIC_ROUTE, build_page, head, theme
 from tagseg.app.predict_api import predict_routes
 from tagseg.app.try_tab import SAMPLES, SAMPLES_ROUTE
 from tagseg.errors import TagsegError
@@ -60,6 +60,7 @@ def build_server(context: Context, *, password: str | None = None) -> ASGIApp:
         footer_links=[],
         run_history=False,
         theme=theme(),
+        css=CSS,
         head=head(),
         ssr_mode=False,
         mcp_server=False,

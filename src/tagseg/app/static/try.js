@@ -154,6 +154,8 @@ class Try extends HTMLElement {
     }
     this.#file = file;
     this.#answers = new Map();
+    this.#one("input[name=known][value=false]").checked = true; // known tags are those of one image
+    this.#switchTags();
     this.#image = decode(file).catch(() => null); // some formats only the server decodes
     this.#predict();
   }
@@ -236,8 +238,9 @@ class Try extends HTMLElement {
     this.#one(".scores tbody").replaceChildren(
       ...highest.map(([label, score]) => {
         const row = document.createElement("tr");
-        const meter = Object.assign(document.createElement("meter"), { value: score, ariaLabel: `Score of ${label}` });
-        row.append(cell(label, "th"), cell(meter), cell(`${(100 * score).toFixed(1)} %`));
+        const bar = Object.assign(document.createElement("div"), { className: "bar" });
+        bar.style.setProperty("--share", `${100 * score}%`);
+        row.append(cell(label, "th"), cell(bar), cell(`${(100 * score).toFixed(1)} %`));
         return row;
       })
     );
