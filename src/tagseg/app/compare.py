@@ -243,9 +243,9 @@ def _build_side(letter: str, context: Context, models: Models, *, tta: bool) -> 
             allow_custom_value=context.is_local,
         )
         with gr.Row():
-            has_tta = gr.Checkbox(tta, label=f"{letter}: multi-scale and flip (TTA)", min_width=140)
-            has_crf = gr.Checkbox(False, label=f"{letter}: dense CRF", min_width=140)
+            has_tta = gr.Checkbox(tta, label=f"TTA for {letter}", min_width=140)
+            has_crf = gr.Checkbox(False, label=f"CRF for {letter}", min_width=140)
         with gr.Row():
-            size = gr.Dropdown(SIZES, value=MODEL_SIZE, label=f"{letter}: longest side", min_width=140)
-            threshold = gr.Textbox("", label=f"{letter}: threshold", placeholder="the model's", min_width=140)
+            size = gr.Dropdown(SIZES, value=MODEL_SIZE, label=f"Size for {letter}", min_width=140)
+            threshold = gr.Textbox("", label=f"Threshold for {letter}", placeholder="the model's", min_width=140)
     return [model, has_tta, has_crf, size, threshold]
