@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tagseg.app.context import Context
 from tagseg.app.marks import read_marks
 
 pytestmark = pytest.mark.slow
@@ -33,7 +32,7 @@ def rank(page: Page) -> Locator:
     return panel
 
 
-def test_browse(run_page: Page, run_context: Context, run: Path, tmp_path: Path, record_screenshot: Record) -> None:
+def test_browse(run_page: Page, run: Path, tmp_path: Path, record_screenshot: Record) -> None:
     panel = rank(run_page)
     cards = panel.locator(".card")
     names = (run / "validation.txt").read_text().split()
@@ -97,7 +96,7 @@ def test_look_inside(run_page: Page, record_screenshot: Record) -> None:
     record_screenshot(run_page, "app-inside-run")
 
 
-def test_compare(run_page: Page, run: Path, record_screenshot: Record) -> None:
+def test_compare(run_page: Page, record_screenshot: Record) -> None:
     panel = open_tab(run_page, "Compare")
     panel.get_by_label("CRF for B").check()
     panel.get_by_role("button", name="Compare").click()

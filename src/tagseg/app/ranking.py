@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from threading import Lock, Thread
 
@@ -104,7 +105,9 @@ class Ranking:
                 continue
             except DataError as error:
                 self.unreadable.append(error.problem)
-            except (TagsegError, RuntimeError) as error:  # such as a GPU without memory, or a server that ends
+            except CancelledError:  # the server ends
+                return
+            except (TagsegError, RuntimeError) as error:  # such as a GPU without memory
                 self.problem = str(error)
                 return
             self._waiting.pop(0)
