@@ -74,7 +74,7 @@ def test_other_methods_have_no_parts_and_no_pseudo_labels(method: str, tmp_path:
 
     images = shown_shapes(1)
     config = ModelConfig(method=method, backbone="test_resnet", pretrained=False, width=16)  # type: ignore[arg-type]
-    model = Predictor(build_network(config, images.data.classes), device="cpu", optimize=False)
+    model = Predictor(build_network(config, images.data.classes).eval(), device="cpu", optimize=False)
     context = Context(model, str(tmp_path), None, ModelQueue())
     text = look_inside(context, images, 0, images.tags(0))
     assert "Eq. 3" not in text

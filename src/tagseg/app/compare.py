@@ -167,8 +167,8 @@ def _render(
     classes = list(dict.fromkeys(name for outcome in outcomes for name in outcome.prediction.scores))
     first, second = masks = [with_classes(outcome.prediction, classes) for outcome in outcomes]
     cells = {"Image": image_cell(pixels, images.data.image_ids[index])}
-    for letter, mask in zip("AB", masks, strict=True):
-        cells[letter] = overlay_cell(pixels, mask.astype(np.uint16), classes, f"mask of {letter}")
+    for letter, mask, outcome in zip("AB", masks, outcomes, strict=True):
+        cells[f"{letter}: {outcome.side}"] = overlay_cell(pixels, mask.astype(np.uint16), classes, f"mask of {letter}")
     cells["Differences"] = _difference_cell(pixels, first != second)
     if ground_truth is not None:
         cells["Ground truth"] = ground_truth_cell(pixels, ground_truth, list(images.data.classes))

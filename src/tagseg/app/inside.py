@@ -197,7 +197,7 @@ def build(context: Context) -> None:
             info="The pseudo label is limited to them",
             min_width=240,
         )
-        next_image = gr.Button("Next image", min_width=120)
+        next_image = gr.Button("Next image", min_width=140, scale=0)
     view = gr.HTML(
         notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False
     )
