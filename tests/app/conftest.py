@@ -1,6 +1,5 @@
 """A server of the page in this process, and a headless Chromium where the machine has one."""
 
-import io
 import os
 import socket
 import threading
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import tagseg
@@ -98,12 +96,11 @@ def axe() -> str:
 
 @pytest.fixture
 def record_screenshot() -> Callable[[Page, str], None]:
-    """Write a screenshot of the whole page to the folder TAGSEG_SCREENSHOTS, if it is set, in 256 colors."""
+    """Write a screenshot of the whole page to the folder TAGSEG_SCREENSHOTS, if it is set."""
 
     def record(page: Page, name: str) -> None:
         if folder := os.environ.get("TAGSEG_SCREENSHOTS"):
-            screenshot = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-            screenshot.convert("RGB").quantize(256).save(Path(folder) / f"{name}.png", optimize=True)
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
     return record
 

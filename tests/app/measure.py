@@ -74,7 +74,7 @@ def measure_load(url: str, process_id: int, *, clients: int, seconds: float) -> 
 
     def watch() -> None:
         while not is_over.wait(0.5):
-            memory.append(psutil.Process(process_id).memory_info().rss)
+            memory.append(psutil.Process(process_id).memory_full_info().uss)
 
     watcher = Thread(target=watch)
     watcher.start()

@@ -53,10 +53,13 @@ def predict(
     url: str,
     image: bytes,
     *,
+    file_name: str = "image.png",
+    content_type: str = "image/png",
     query: str = "",
     headers: Mapping[str, str] | None = None,
-    **form: str | list[str],
+    **fields: str | list[str],
 ) -> Answer:
     """Post an image to /predict."""
+    form = multipart(image, file_name, content_type, **fields)
     form_type = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-    return request(url, "POST", f"/predict{query}", multipart(image, **form), {**form_type, **(headers or {})})
+    return request(url, "POST", f"/predict{query}", form, {**form_type, **(headers or {})})

@@ -21,9 +21,11 @@ def test_another_address_needs_a_password() -> None:
 
 
 def test_a_port_that_is_taken_or_an_address_that_is_not_ours() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        with pytest.raises(ConfigError, match="cannot be served at .* choose another port with port=") as error:
-            serve_app(port=other.getsockname()[1])
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(ConfigError, match="cannot be served at .* choose another port with port=") as error,
+    ):
+        serve_app(port=other.getsockname()[1])
     assert "choose another port with --port" in error.value.for_cli()
     with pytest.raises(ConfigError, match="cannot be served at"):
         serve_app(host="192.0.2.1", password="sesame")

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import CancelledError
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,8 @@ from tagseg.app.model_queue import ModelQueue, QueueFullError
 
 
 def test_jobs_run_one_by_one_in_their_order() -> None:
-    queue, done, running = ModelQueue(), [], threading.Semaphore(1)
+    queue, running = ModelQueue(), threading.Semaphore(1)
+    done: list[int] = []
 
     def job(number: int) -> int:
         assert running.acquire(blocking=False)
@@ -17,7 +19,7 @@ def test_jobs_run_one_by_one_in_their_order() -> None:
         running.release()
         return number
 
-    futures = [queue.submit(lambda number=number: job(number)) for number in range(50)]
+    futures = [queue.submit(partial(job, number)) for number in range(50)]
     assert [future.result(10) for future in futures] == list(range(50)) == done
     assert queue.run(lambda: job(50)) == 50
     queue.close()

@@ -63,6 +63,7 @@ def serve_app(
             uvicorn.Config(
                 build_server(context, password=password),
                 log_level="warning",
+                ws="none",
                 server_header=False,
                 timeout_graceful_shutdown=1,  # the page keeps a connection open for its events
             )

@@ -57,6 +57,7 @@ def build_server(context: Context, *, password: str | None = None) -> ASGIApp:
         server,
         build_page(context),
         path="/",
+        favicon_path=str(STATIC_FOLDER / "favicon.svg"),
         footer_links=[],
         run_history=False,
         theme=theme(),
