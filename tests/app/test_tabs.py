@@ -116,7 +116,7 @@ def test_train(run_page: Page, tmp_path: Path, record_screenshot: Record) -> Non
     out = tmp_path / "new"
     panel.get_by_label("Table or folder").fill("shapes:60")
     panel.get_by_label("Folder of the run").fill(str(out))
-    panel.get_by_label("Recipe").fill("shapes")
+    panel.get_by_role("combobox", name="Recipe").fill("shapes")
     run_page.keyboard.press("Enter")
     changes = "training.epochs=40 model.width=16 transforms.crop=64 training.batch_size=8"
     panel.get_by_label("Settings to change").fill(changes)
@@ -140,7 +140,7 @@ def test_train(run_page: Page, tmp_path: Path, record_screenshot: Record) -> Non
     expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
     panel.get_by_label("Table or folder").fill("shapes:60")
     panel.get_by_label("Folder of the run").fill(str(out))
-    panel.get_by_label("Recipe").fill("shapes")
+    panel.get_by_role("combobox", name="Recipe").fill("shapes")
     run_page.keyboard.press("Enter")
     panel.get_by_label("Settings to change").fill(changes)
     expect(panel.get_by_text(command).first).to_be_visible()
