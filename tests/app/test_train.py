@@ -7,8 +7,9 @@ import gradio as gr
 import pytest
 
 from tagseg.app.context import Context
-from tagseg.app.train import Choice, Watcher, _commands, _recipes, build, run_check
+from tagseg.app.train import Choice, _commands, _recipes, build, run_check
 from tagseg.app.training_process import TrainingProcess
+from tagseg.app.training_view import Watcher
 from tagseg.errors import ConfigError
 
 

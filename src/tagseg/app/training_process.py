@@ -1,6 +1,7 @@
 """The training that the page started: a command in a process of its own, which Ctrl-C stops at a checkpoint."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -90,3 +91,8 @@ class TrainingProcess:
         start = max(0, size - _TAIL_BYTES)
         text = os.pread(descriptor, size - start, start).decode(errors="replace")
         return text.partition("\n")[2] if start else text
+
+
+def shell_line(arguments: Sequence[str]) -> str:
+    """A command of `tagseg` as a person types it."""
+    return shlex.join(["tagseg", *arguments])
