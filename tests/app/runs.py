@@ -8,30 +8,29 @@ from tagseg.app.images import ShownImages
 from tagseg.app.model_queue import ModelQueue
 from tagseg.data import ImageDataset, shapes, shapes_masks
 
+SETTINGS = {
+    "training": {"epochs": 2, "classification_epochs": 1, "batch_size": 8},
+    "model": {"width": 16},
+    "transforms": {"crop": 64},
+    "validation": {"fraction": 0.3},
+    "inference": {"size": 64},
+}
+
 
 def train_small(out: Path) -> Path:
     """Train a network of few weights for two epochs, the second with pseudo labels."""
     tagseg.train(
         "shapes:32",
         out,
-        recipe="shapes",
+        recipe=tagseg.Recipe.load("shapes", SETTINGS),
         workers=0,
-        epochs=2,
-        classification_epochs=1,
-        **{
-            "training.batch_size": 8,
-            "model.width": 16,
-            "transforms.crop": 64,
-            "validation.fraction": 0.3,
-            "inference.size": 64,
-        },
     )
     return out
 
 
-def open_run(run: Path, **settings: bool) -> Context:
+def open_run(run: Path) -> Context:
     """What the page of a run works with."""
-    return Context(tagseg.load(run, device="cpu", optimize=False), str(run), run, ModelQueue(), **settings)
+    return Context(tagseg.load(run, device="cpu", optimize=False), str(run), run, ModelQueue())
 
 
 def shown_shapes(count: int = 4, classes: tuple[str, ...] = ()) -> ShownImages:

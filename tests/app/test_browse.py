@@ -3,7 +3,6 @@
 import base64
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def ranked(run_context: Context) -> Browser:
 
 
 @pytest.fixture
-def browser(ranked: Browser, tmp_path: Path) -> Iterator[Browser]:
+def browser(ranked: Browser, tmp_path: Path) -> Browser:
     """The gallery with a folder for marks of its own."""
     return replace(ranked, run=tmp_path)
 

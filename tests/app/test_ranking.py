@@ -100,7 +100,7 @@ def test_unreadable_images_are_left_out(run_context: Context, tmp_path: Path) ->
 
 def test_iou_of_one_image(run_context: Context) -> None:
     prediction = run_context.model.predict(shown_shapes(1).data.images.read(0))
-    assert image_iou(prediction, prediction.mask.copy()) == 1
-    larger = prediction.mask.repeat(2, 0).repeat(2, 1)
-    assert image_iou(prediction, larger) == 1
-    assert np.isnan(image_iou(prediction, np.full_like(prediction.mask, 255)))
+    mask = prediction.mask.astype(np.uint8)
+    assert image_iou(prediction, mask) == 1
+    assert image_iou(prediction, mask.repeat(2, 0).repeat(2, 1)) == 1
+    assert np.isnan(image_iou(prediction, np.full_like(mask, 255)))

@@ -221,7 +221,7 @@ def build(context: Context) -> None:
 
     views = [gallery, status, page]
     details = [selected, detail, form, verdict, comment]
-    hidden = {"show_progress": "hidden"}
+    hidden: dict[str, Any] = {"show_progress": "hidden"}
     examine.click(start, [page, *chosen], [*views, timer])
     timer.tick(look, [page, *chosen], [*views, timer], **hidden)
     gr.on([part.input for part in chosen], lambda *filters: show_page(0, *filters), chosen, views, **hidden)

@@ -123,7 +123,7 @@ def build(context: Context) -> None:
         changes = gr.Textbox(
             label="Settings to change", info="tagseg recipes --settings lists them", placeholder="training.epochs=5"
         )
-    fields = [data, images, out, recipe, changes]
+    fields: list[Any] = [data, images, out, recipe, changes]
     commands = gr.HTML(_commands("", "", "", "default", ""), apply_default_css=False)
     with gr.Row():
         check = gr.Button("Check the data", min_width=140)
@@ -157,7 +157,7 @@ def build(context: Context) -> None:
         is_running = watcher.is_running  # asked first: what it has written since is shown then
         return watcher.status(), watcher.curves(), gr.Timer(active=is_running)
 
-    hidden = {"show_progress": "hidden"}
+    hidden: dict[str, Any] = {"show_progress": "hidden"}
     gr.on([field.change for field in fields], _commands, fields, commands, **hidden)
     check.click(check_data, fields, findings, show_progress_on=findings)
     start.click(start_training, fields, [status, curves, timer], show_progress_on=status)
