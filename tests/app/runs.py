@@ -19,12 +19,7 @@ SETTINGS = {
 
 def train_small(out: Path) -> Path:
     """Train a network of few weights for two epochs, the second with pseudo labels."""
-    tagseg.train(
-        "shapes:32",
-        out,
-        recipe=tagseg.Recipe.load("shapes", SETTINGS),
-        workers=0,
-    )
+    tagseg.train("shapes:32", out, recipe=tagseg.Recipe.load("shapes", SETTINGS), workers=0)
     return out
 
 

@@ -202,28 +202,30 @@ def build(context: Context) -> None:
         notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False
     )
     indices = [index for _, index in images.choices()]
+    # Gradio reports tags that this page sets as if a person had: nothing is computed for what is shown already.
+    shown = gr.State(None)
 
-    def open_image(index: int | None) -> tuple[Any, ...]:
+    def open_image(index: int | None) -> Any:
         if index is None:
-            return [], notice("Choose an image.")
+            return gr.skip()
         with shown_errors():
             names = images.tags(index) if images.have_tags else _predicted_tags(context, images, index)
-            return names, look_inside(context, images, index, names)
+            return names, look_inside(context, images, index, names), (index, names)
 
     def open_next(index: int | None) -> tuple[Any, ...]:
         position = -1 if index is None else indices.index(index)
         following = indices[(position + 1) % len(indices)]
         return following, *open_image(following)
 
-    def change_tags(index: int | None, names: list[str]) -> Any:
-        if index is None:
-            return notice("Choose an image.")
+    def change_tags(index: int | None, names: list[str], current: tuple[int, list[str]] | None) -> Any:
+        if index is None or current == (index, names):
+            return gr.skip()
         with shown_errors():
-            return look_inside(context, images, index, names)
+            return look_inside(context, images, index, names), (index, names)
 
-    image.input(open_image, image, [tags, view], show_progress_on=view)
-    next_image.click(open_next, image, [image, tags, view], show_progress_on=view)
-    tags.input(change_tags, [image, tags], view, show_progress_on=view)
+    image.input(open_image, image, [tags, view, shown], show_progress_on=view)
+    next_image.click(open_next, image, [image, tags, view, shown], show_progress_on=view)
+    tags.input(change_tags, [image, tags, shown], [view, shown], show_progress_on=view)
 
 
 def _predicted_tags(context: Context, images: ShownImages, index: int) -> list[str]:
