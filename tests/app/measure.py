@@ -8,7 +8,6 @@ Exit status 1 if a figure is worse than the page promises.
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -19,9 +18,10 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 import psutil
+import torch
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tagseg._device import usable_cores
+from tagseg.benchmarks.report import describe_machine
 from tests.app.chromium import ARGUMENTS, find_chromium
 from tests.app.load import send_load
 
@@ -107,7 +107,7 @@ def main() -> None:
                 figures |= measure_page(browser, url)
                 browser.close()
         figures |= measure_load(url, process_id, clients=arguments.clients, seconds=arguments.seconds)
-    machine = {"processor": platform.machine(), "cores": usable_cores(), "load": os.getloadavg()[0]}
+    machine = describe_machine(torch.device("cpu")) | {"load": os.getloadavg()[0]}
     print(json.dumps({"date": time.strftime("%Y-%m-%d"), **machine, **figures}, indent=1))
     broken = {
         "first_paint": figures.get("first_paint", 0) > MAX_FIRST_PAINT,

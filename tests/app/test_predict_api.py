@@ -21,6 +21,7 @@ from pycocotools.coco import COCO
 
 import tagseg
 from tagseg.app.context import Context
+from tagseg.app.model_queue import MAX_WAITING
 from tests.app.requests import BOUNDARY, multipart, predict, request
 
 PHOTO = Path(tagseg.__file__).parent / "photos" / "chelsea.jpg"
@@ -190,7 +191,9 @@ def test_a_gigabyte_is_refused_before_it_is_read(url: str) -> None:
     )
     with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=30) as client:
         client.sendall(head.encode())
-        answer = client.recv(2**16)
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += client.recv(2**16)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b"reduce the image" in answer
         chunk = bytes(2**20)
@@ -218,6 +221,18 @@ def test_requests_of_clients_that_left_are_taken_out_of_the_queue(url: str, cont
         client.sendall(head + body[: len(body) // 2])
     is_over.set()
     assert running.result()
+    assert predict(url, photo, size="64").status == 200
+
+
+def test_too_many_requests_are_told_to_come_back(url: str, context: Context, photo: bytes) -> None:
+    is_over = threading.Event()
+    jobs = [context.queue.submit(is_over.wait) for _ in range(1 + MAX_WAITING)]
+    try:
+        answer = predict(url, photo)
+    finally:
+        is_over.set()
+    assert (answer.status, answer.headers["retry-after"]) == (503, "10")
+    assert all(job.result(10) for job in jobs)
     assert predict(url, photo, size="64").status == 200
 
 

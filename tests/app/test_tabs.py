@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tagseg.app.marks import read_marks
+from tests.app.conftest import open_page
 
 pytestmark = pytest.mark.slow
 LONG = 120_000  # milliseconds for what the model or a command computes
@@ -18,7 +19,12 @@ Record = Callable[[Page, str], None]
 
 def open_tab(page: Page, name: str) -> Locator:
     """Open a tab and return what it shows."""
-    page.get_by_role("tab", name=name, exact=True).click()
+    expect(page.get_by_role("tab", name="Try", exact=True)).to_be_visible()
+    tab = page.get_by_role("tab", name=name, exact=True)
+    if not tab.is_visible():  # in a narrow window it is in a menu
+        page.locator(".overflow-menu > button").click()
+        tab = page.locator(".overflow-dropdown button").filter(has_text=name)
+    tab.click()
     panel = page.get_by_role("tabpanel").filter(visible=True)
     expect(panel).to_have_count(1)
     return panel
@@ -32,7 +38,9 @@ def rank(page: Page) -> Locator:
     return panel
 
 
-def test_browse(run_page: Page, run: Path, tmp_path: Path, record_screenshot: Record) -> None:
+def test_browse(
+    run_page: Page, browser: Browser, run_url: str, run: Path, tmp_path: Path, record_screenshot: Record
+) -> None:
     panel = rank(run_page)
     cards = panel.locator(".card")
     names = (run / "validation.txt").read_text().split()
@@ -70,9 +78,8 @@ def test_browse(run_page: Page, run: Path, tmp_path: Path, record_screenshot: Re
     run_page.get_by_role("option", name="Bad").click()
     expect(cards).to_have_count(1)
 
-    run_page.reload()  # marks and results are the server's
-    panel = open_tab(run_page, "Browse")
-    expect(panel.locator(".card").first).to_contain_text("bad")
+    with open_page(browser, run_url) as another:  # marks and results are the server's
+        expect(open_tab(another, "Browse").locator(".card").first).to_contain_text("bad")
 
 
 def test_look_inside(run_page: Page, record_screenshot: Record) -> None:
@@ -111,43 +118,45 @@ def test_compare(run_page: Page, record_screenshot: Record) -> None:
     expect(run_page.get_by_text("threshold: 'high' is not a number")).to_be_visible(timeout=LONG)
 
 
-def test_train(run_page: Page, tmp_path: Path, record_screenshot: Record) -> None:
-    panel = open_tab(run_page, "Train")
+def test_train(run_page: Page, browser: Browser, run_url: str, tmp_path: Path, record_screenshot: Record) -> None:
     out = tmp_path / "new"
-    panel.get_by_label("Table or folder").fill("shapes:60")
-    panel.get_by_label("Folder of the run").fill(str(out))
-    panel.get_by_role("combobox", name="Recipe").fill("shapes")
-    run_page.keyboard.press("Enter")
-    changes = "training.epochs=40 model.width=16 transforms.crop=64 training.batch_size=8"
-    panel.get_by_label("Settings to change").fill(changes)
-    command = f"tagseg train shapes:60 --out {out} --recipe shapes --set training.epochs=40"
-    expect(panel.get_by_text(command).first).to_be_visible()
-
+    panel = open_tab(run_page, "Train")
+    command = fill_in(panel, out)
     panel.get_by_role("button", name="Check the data").click()
     expect(panel.get_by_role("heading", name="shapes:60: fit with warnings")).to_be_visible(timeout=LONG)
     expect(panel.get_by_role("listitem").filter(has_text="warning").first).to_be_visible()
 
     panel.get_by_role("button", name="Start or resume").click()
     expect(panel.get_by_role("heading", name=f"Training {out}")).to_be_visible(timeout=LONG)
+    expect(panel.get_by_role("region", name="Output of the command")).to_contain_text(f"$ {command}")
     expect(panel.get_by_text("Validation images by the last checkpoint")).to_be_visible(timeout=LONG)
     expect(panel.get_by_role("img", name=re.compile("^Training loss"))).to_be_visible(timeout=LONG)
     panel.get_by_role("button", name="Stop at a checkpoint").click()
     expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
     record_screenshot(run_page, "app-train")
 
-    run_page.reload()  # the run is still there, and the form names another length of the same
-    panel = open_tab(run_page, "Train")
-    expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
+    with open_page(browser, run_url) as another:
+        panel = open_tab(another, "Train")
+        expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
+        fill_in(panel, out)
+        panel.get_by_role("button", name="Start or resume").click()
+        expect(panel.get_by_text(re.compile(r"Resuming from step \d+"))).to_be_visible(timeout=LONG)
+        panel.get_by_role("button", name="Stop at a checkpoint").click()
+        expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
+
+
+def fill_in(panel: Locator, out: Path) -> str:
+    """Fill in the form of the tab Train, and return the command that it shows."""
     panel.get_by_label("Table or folder").fill("shapes:60")
     panel.get_by_label("Folder of the run").fill(str(out))
     panel.get_by_role("combobox", name="Recipe").fill("shapes")
-    run_page.keyboard.press("Enter")
+    panel.get_by_role("combobox", name="Recipe").press("Enter")
+    changes = "training.epochs=40 model.width=16 transforms.crop=64 training.batch_size=8"
     panel.get_by_label("Settings to change").fill(changes)
+    settings = " ".join(f"--set {change}" for change in changes.split())
+    command = f"tagseg train shapes:60 --out {out} --recipe shapes {settings}"
     expect(panel.get_by_text(command).first).to_be_visible()
-    panel.get_by_role("button", name="Start or resume").click()
-    expect(panel.get_by_text(re.compile(r"Resuming from step \d+"))).to_be_visible(timeout=LONG)
-    panel.get_by_role("button", name="Stop at a checkpoint").click()
-    expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
+    return command
 
 
 def test_photos_stand_in_for_a_run(page: Page, record_screenshot: Record) -> None:

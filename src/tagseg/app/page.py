@@ -1,6 +1,8 @@
 """The page: a tab for each thing that a user does, in gradio's frame."""
 
-from collections.abc import Callable
+import html
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import gradio as gr
@@ -19,6 +21,7 @@ TABS: dict[str, Callable[[Context], None]] = {
     "Compare": compare.build,
     "Train": train.build,
 }
+_SECONDS_BETWEEN_SIGNS = 60.0
 _SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 _MONOSPACE_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
@@ -31,12 +34,24 @@ def build_page(context: Context) -> gr.Blocks:
     page = gr.Blocks(title="tagseg", analytics_enabled=False, fill_width=True)
     with page:
         name, method, backbone = context.model.description.values()
-        gr.Markdown(f"# tagseg\nModel **{name}**: {method}, {backbone}, {len(context.model.classes)} classes")
+        model = f"<b>{html.escape(name)}</b>: {method}, {backbone}, {len(context.model.classes)} classes"
+        gr.HTML(f"<h1>tagseg</h1><p>Model {model}</p>")
         with gr.Tabs():
             for tab, build in TABS.items():
                 with gr.Tab(tab):
                     build(context)
+        gr.on(None, _stay_connected, show_progress="hidden", concurrency_limit=None)  # when the page is opened
     return page
+
+
+async def _stay_connected() -> AsyncIterator[None]:
+    """An event that lasts as long as the page is open, so that its stream of answers is never closed.
+
+    Without one, gradio closes the stream when the last event ends, and loses an event that begins at this moment.
+    """
+    while True:
+        await asyncio.sleep(_SECONDS_BETWEEN_SIGNS)
+        yield
 
 
 def theme() -> gr.themes.Base:
@@ -46,6 +61,8 @@ def theme() -> gr.themes.Base:
         font=[gr.themes.Font(name) for name in _SYSTEM_FONTS],
         font_mono=[gr.themes.Font(name) for name in _MONOSPACE_FONTS],
     ).set(
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
         color_accent="*primary_600",
         body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_300",

@@ -128,7 +128,7 @@ def build(context: Context) -> None:
     with gr.Row():
         check = gr.Button("Check the data", min_width=140)
         start = gr.Button("Start or resume", variant="primary", min_width=140)
-        stop = gr.Button("Stop at a checkpoint", variant="stop", min_width=140)
+        stop = gr.Button("Stop at a checkpoint", min_width=140)
     findings = gr.HTML("", apply_default_css=False)
     status = gr.HTML(watcher.status, apply_default_css=False)
     curves = gr.HTML(watcher.curves, apply_default_css=False)
