@@ -1,5 +1,6 @@
 """The tab Train runs the commands that it shows, and only where the page is served to this machine alone."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tagseg.app.train import Choice, _commands, _recipes, build, run_check
 from tagseg.app.training_process import TrainingProcess
 from tagseg.app.training_view import Watcher
 from tagseg.errors import ConfigError
+from tests.app.conftest import serve
 
 
 def test_commands_are_those_of_the_command_line() -> None:
@@ -82,3 +84,18 @@ def test_a_run_is_watched(run: Path, run_context: Context) -> None:
     masks = watcher.masks()
     assert masks.count("Ground truth") == 4
     assert watcher.masks() is masks
+
+
+@pytest.mark.slow
+def test_the_end_of_the_page_stops_a_training_at_a_checkpoint(run_context: Context, tmp_path: Path) -> None:
+    process, out = TrainingProcess(), tmp_path / "run"
+    with serve(replace(run_context, training=process), tmp_path / "gradio"):
+        choice = Choice.parse("shapes:40", "", str(out), "shapes", "training.epochs=200 model.width=16")
+        process.start(choice.train_command(), out)
+        deadline = time.monotonic() + 120
+        while not (out / "metrics.jsonl").is_file() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    process.wait(60)
+    assert process.state == "stopped"
+    assert "run the same command again to resume" in process.output
+    assert (out / "checkpoint.safetensors").is_file()

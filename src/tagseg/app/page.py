@@ -1,7 +1,7 @@
 """The page: a tab for each thing that a user does, in gradio's frame."""
 
-import html
 import asyncio
+import html
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
