@@ -203,6 +203,8 @@ def test_accessible_and_no_wider_than_the_window(
 
 def _violations(page: Page, axe: str, width: int) -> list[str]:
     """Serious violations of accessibility, and a page that is too wide."""
+    transitions = "document.getAnimations().filter(animation => animation instanceof CSSTransition)"
+    page.evaluate(f"Promise.allSettled({transitions}.map(transition => transition.finished))")  # fading texts
     page.evaluate(axe)
     problems = [
         f"{violation['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"

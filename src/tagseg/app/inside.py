@@ -202,11 +202,11 @@ def build(context: Context) -> None:
         notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False
     )
     indices = [index for _, index in images.choices()]
-    # Gradio reports tags that this page sets as if a person had: nothing is computed for what is shown already.
+    # A choice from a list is reported more than once: nothing is computed for what is shown already.
     shown = gr.State(None)
 
-    def open_image(index: int | None) -> Any:
-        if index is None:
+    def open_image(index: int | None, current: tuple[int, list[str]] | None) -> Any:
+        if index is None or (current is not None and current[0] == index):
             return gr.skip()
         with shown_errors():
             names = images.tags(index) if images.have_tags else _predicted_tags(context, images, index)
@@ -215,7 +215,7 @@ def build(context: Context) -> None:
     def open_next(index: int | None) -> tuple[Any, ...]:
         position = -1 if index is None else indices.index(index)
         following = indices[(position + 1) % len(indices)]
-        return following, *open_image(following)
+        return following, *open_image(following, None)
 
     def change_tags(index: int | None, names: list[str], current: tuple[int, list[str]] | None) -> Any:
         if index is None or current == (index, names):
@@ -223,7 +223,7 @@ def build(context: Context) -> None:
         with shown_errors():
             return look_inside(context, images, index, names), (index, names)
 
-    image.input(open_image, image, [tags, view, shown], show_progress_on=view)
+    image.input(open_image, [image, shown], [tags, view, shown], show_progress_on=view)
     next_image.click(open_next, image, [image, tags, view, shown], show_progress_on=view)
     tags.input(change_tags, [image, tags, shown], [view, shown], show_progress_on=view)
 
