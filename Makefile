@@ -23,7 +23,7 @@ demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
 
 test: lint
-	$(BIN)/pytest -n 2 --cov --cov-report=term --cov-fail-under=90
+	$(BIN)/pytest -n 2 -rs --cov --cov-report=term --cov-fail-under=90
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"
