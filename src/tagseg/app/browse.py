@@ -159,16 +159,12 @@ def build(context: Context) -> None:
         class_name = gr.Dropdown([ALL_CLASSES, *context.model.classes], value=ALL_CLASSES, label="Class", min_width=170)
         mark_filter = gr.Dropdown(list(MARKS), value="All", label="Mark", min_width=170)
         examine = gr.Button(f"Run the model on {browser.ranking.total:,} images", variant="primary", min_width=170)
-    status = gr.HTML(browser.status, apply_default_css=False)
+    status = gr.HTML("", apply_default_css=False)
     chosen = [order, class_name, mark_filter]
     page, selected = gr.State(0), gr.State(None)
     with gr.Row():
         with gr.Column(scale=3, min_width=320):
-            gallery = gr.HTML(
-                lambda: browser.gallery(Filter(orders_here[0], ALL_CLASSES, "All"), 0),
-                js_on_load=_SELECT_CARD,
-                apply_default_css=False,
-            )
+            gallery = gr.HTML("", js_on_load=_SELECT_CARD, apply_default_css=False)
             with gr.Row():
                 previous_page = gr.Button("Previous page", min_width=120)
                 next_page = gr.Button("Next page", min_width=120)
@@ -182,7 +178,7 @@ def build(context: Context) -> None:
                     save_and_next = gr.Button("Save, next image", min_width=130)
                     next_image = gr.Button("Next image", min_width=110)
     downloads = gr.HTML(browser.downloads, apply_default_css=False)
-    timer = gr.Timer(_SECONDS_BETWEEN_LOOKS, active=browser.ranking.is_running)
+    timer = gr.Timer(_SECONDS_BETWEEN_LOOKS, active=False)
 
     def show_page(number: int, *filters: str) -> tuple[str, str, int]:
         with shown_errors():
@@ -222,6 +218,8 @@ def build(context: Context) -> None:
     views = [gallery, status, page]
     details = [selected, detail, form, verdict, comment]
     hidden: dict[str, Any] = {"show_progress": "hidden"}
+    everything = Filter(orders_here[0], ALL_CLASSES, "All")
+    gr.on(None, lambda: look(0, *everything), None, [*views, timer], **hidden)  # when the page is opened
     examine.click(start, [page, *chosen], [*views, timer])
     timer.tick(look, [page, *chosen], [*views, timer], **hidden)
     gr.on([part.input for part in chosen], lambda *filters: show_page(0, *filters), chosen, views, **hidden)

@@ -130,8 +130,8 @@ def build(context: Context) -> None:
         start = gr.Button("Start or resume", variant="primary", min_width=140)
         stop = gr.Button("Stop at a checkpoint", min_width=140)
     findings = gr.HTML("", apply_default_css=False)
-    status = gr.HTML(watcher.status, apply_default_css=False)
-    curves = gr.HTML(watcher.curves, apply_default_css=False)
+    status = gr.HTML("", apply_default_css=False)
+    curves = gr.HTML("", apply_default_css=False)
     masks = gr.HTML("", apply_default_css=False)
     timer = gr.Timer(_SECONDS_BETWEEN_LOOKS, active=False)
 
@@ -164,6 +164,5 @@ def build(context: Context) -> None:
     stop.click(stop_training, None, status, **hidden)
     timer.tick(look, None, [status, curves, timer], **hidden)
     timer.tick(watcher.masks, None, masks, **hidden)
-    # Without triggers: when the page is opened, which shows a training that was started before.
-    gr.on(None, look, None, [status, curves, timer], **hidden)
+    gr.on(None, look, None, [status, curves, timer], **hidden)  # when the page is opened
     gr.on(None, watcher.masks, None, masks, **hidden)
