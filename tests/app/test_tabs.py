@@ -38,9 +38,7 @@ def rank(page: Page) -> Locator:
     return panel
 
 
-def test_browse(
-    run_page: Page, browser: Browser, run_url: str, run: Path, tmp_path: Path, record_screenshot: Record
-) -> None:
+def test_browse(run_page: Page, browser: Browser, run_url: str, run: Path, tmp_path: Path) -> None:
     panel = rank(run_page)
     cards = panel.locator(".card")
     names = (run / "validation.txt").read_text().split()
@@ -55,7 +53,6 @@ def test_browse(
     expect(panel.get_by_role("img", name=re.compile("^ground truth"))).to_be_visible()
     panel.get_by_role("radio", name="Bad").check()
     panel.get_by_label("Comment").fill('the "ring" is a disc')
-    record_screenshot(run_page, "app-browse")
     panel.get_by_role("button", name="Save, next image").click()
     second = cards.nth(1).locator("strong").inner_text()
     expect(panel.get_by_role("heading", name=second)).to_be_visible(timeout=LONG)
@@ -82,7 +79,7 @@ def test_browse(
         expect(open_tab(another, "Browse").locator(".card").first).to_contain_text("bad")
 
 
-def test_look_inside(run_page: Page, record_screenshot: Record) -> None:
+def test_look_inside(run_page: Page) -> None:
     panel = open_tab(run_page, "Look inside")
     panel.get_by_role("button", name="Next image").click()
     slider = panel.get_by_role("slider", name="PAMR iterations")
@@ -100,10 +97,9 @@ def test_look_inside(run_page: Page, record_screenshot: Record) -> None:
     expect(rows).to_have_count(7)
     score, pooled, size = (float(text) for text in rows.nth(1).get_by_role("cell").all_inner_texts()[2:5])
     assert score == pytest.approx(pooled + size, abs=0.011)
-    record_screenshot(run_page, "app-inside-run")
 
 
-def test_compare(run_page: Page, record_screenshot: Record) -> None:
+def test_compare(run_page: Page) -> None:
     panel = open_tab(run_page, "Compare")
     panel.get_by_label("CRF for B").check()
     panel.get_by_role("button", name="Compare").click()
@@ -112,13 +108,12 @@ def test_compare(run_page: Page, record_screenshot: Record) -> None:
     expect(table.get_by_role("row")).to_have_count(3)
     expect(panel.get_by_role("status")).to_have_text(re.compile(r"^The masks differ in [\d.]+ % of the pixels.$"))
     assert all("%" in row for row in table.get_by_role("row").all_inner_texts()[1:])  # the mIoU
-    record_screenshot(run_page, "app-compare-run")
     panel.get_by_label("Threshold for A").fill("high")
     panel.get_by_role("button", name="Compare").click()
     expect(run_page.get_by_text("threshold: 'high' is not a number")).to_be_visible(timeout=LONG)
 
 
-def test_train(run_page: Page, browser: Browser, run_url: str, tmp_path: Path, record_screenshot: Record) -> None:
+def test_train(run_page: Page, browser: Browser, run_url: str, tmp_path: Path) -> None:
     out = tmp_path / "new"
     panel = open_tab(run_page, "Train")
     command = fill_in(panel, out)
@@ -133,7 +128,6 @@ def test_train(run_page: Page, browser: Browser, run_url: str, tmp_path: Path, r
     expect(panel.get_by_role("img", name=re.compile("^Training loss"))).to_be_visible(timeout=LONG)
     panel.get_by_role("button", name="Stop at a checkpoint").click()
     expect(panel.get_by_role("heading", name=f"Stopped: {out}")).to_be_visible(timeout=LONG)
-    record_screenshot(run_page, "app-train")
 
     with open_page(browser, run_url) as another:
         panel = open_tab(another, "Train")
@@ -175,7 +169,7 @@ def test_photos_stand_in_for_a_run(page: Page, record_screenshot: Record) -> Non
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_accessible_and_no_wider_than_the_window(
-    browser: Browser, run_url: str, axe: str, width: int, scheme: str, record_screenshot: Record
+    browser: Browser, run_url: str, axe: str, width: int, scheme: str
 ) -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
     page = context.new_page()
@@ -183,20 +177,16 @@ def test_accessible_and_no_wider_than_the_window(
     rank(page).locator(".card").first.click()
     expect(page.locator(".tagseg dl")).to_be_visible(timeout=LONG)
     problems = _violations(page, axe, width)
-    record_screenshot(page, f"app-browse-{scheme}-{width}")
     panel = open_tab(page, "Look inside")
     panel.get_by_role("button", name="Next image").click()
     expect(panel.get_by_role("slider")).to_be_visible(timeout=LONG)
     problems += _violations(page, axe, width)
-    record_screenshot(page, f"app-inside-{scheme}-{width}")
     panel = open_tab(page, "Compare")
     panel.get_by_role("button", name="Compare").click()
     expect(panel.get_by_role("status")).to_contain_text("The masks differ", timeout=LONG)
     problems += _violations(page, axe, width)
-    record_screenshot(page, f"app-compare-{scheme}-{width}")
     open_tab(page, "Train")
     problems += _violations(page, axe, width)
-    record_screenshot(page, f"app-train-{scheme}-{width}")
     context.close()
     assert not problems, "\n".join(problems)
 
