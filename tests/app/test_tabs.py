@@ -145,7 +145,7 @@ def fill_in(panel: Locator, out: Path) -> str:
     panel.get_by_label("Folder of the run").fill(str(out))
     panel.get_by_role("combobox", name="Recipe").fill("shapes")
     panel.get_by_role("combobox", name="Recipe").press("Enter")
-    changes = "training.epochs=40 model.width=16 transforms.crop=64 training.batch_size=8"
+    changes = "training.epochs=400 model.width=16 transforms.crop=64 training.batch_size=8"
     panel.get_by_label("Settings to change").fill(changes)
     settings = " ".join(f"--set {change}" for change in changes.split())
     command = f"tagseg train shapes:60 --out {out} --recipe shapes {settings}"
