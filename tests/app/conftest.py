@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import tagseg
 from tagseg.app.context import Context
 from tagseg.app.model_queue import ModelQueue
 from tests.app.chromium import ARGUMENTS, find_chromium
+from tests.app.runs import open_run, train_small
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +28,19 @@ def context() -> Context:
 @pytest.fixture(scope="session")
 def url(context: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a server of the default model."""
-    os.environ["GRADIO_TEMP_DIR"] = str(tmp_path_factory.mktemp("gradio"))
+    with serve(context, tmp_path_factory.mktemp("gradio")) as url:
+        yield url
+
+
+@contextmanager
+def serve(context: Context, folder: Path) -> Iterator[str]:
+    """Serve a page, and give its address.
+
+    Args:
+        context: What it works with.
+        folder: Folder for gradio's files; only the first of a session is used.
+    """
+    os.environ["GRADIO_TEMP_DIR"] = str(folder)
     from tagseg.app.server import build_server
 
     server = uvicorn.Server(uvicorn.Config(build_server(context), log_level="warning", timeout_graceful_shutdown=1))
@@ -51,7 +65,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    """The page in a wide window; a request to elsewhere or an error in its console fails the test."""
+    """The page of the default model."""
+    with open_page(browser, url) as page:
+        yield page
+
+
+@contextmanager
+def open_page(browser: Browser, url: str) -> Iterator[Page]:
+    """Open a page in a wide window; a request to elsewhere or an error in its console fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True)
     page = context.new_page()
     problems: list[str] = []
@@ -86,3 +107,29 @@ def record_screenshot() -> Callable[[Page, str], None]:
 
 def _is_elsewhere(address: str, url: str) -> bool:
     return not address.startswith((url, "data:", "blob:"))
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a small run."""
+    return train_small(tmp_path_factory.mktemp("runs") / "shapes")
+
+
+@pytest.fixture(scope="session")
+def run_context(run: Path) -> Context:
+    """What the page of the small run works with."""
+    return open_run(run)
+
+
+@pytest.fixture(scope="session")
+def run_url(run_context: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server of the small run."""
+    with serve(run_context, tmp_path_factory.mktemp("gradio")) as url:
+        yield url
+
+
+@pytest.fixture
+def run_page(browser: Browser, run_url: str) -> Iterator[Page]:
+    """The page of the small run."""
+    with open_page(browser, run_url) as page:
+        yield page

@@ -1,9 +1,10 @@
 """What every tab and route of the page works with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tagseg.app.model_queue import ModelQueue
+from tagseg.app.training_process import TrainingProcess
 from tagseg.predict.predictor import Predictor
 
 
@@ -16,9 +17,13 @@ class Context:
         model_path: What the user named: a run folder, a model file, or `default`.
         run: The run folder that the page shows; None if the page was opened for a model alone.
         queue: Jobs that need the model, one at a time.
+        is_local: Whether the page is served to this machine alone.
+        training: The training that the page started, if any.
     """
 
     model: Predictor
     model_path: str
     run: Path | None
     queue: ModelQueue
+    is_local: bool = True
+    training: TrainingProcess = field(default_factory=TrainingProcess)

@@ -56,10 +56,12 @@ def serve_app(
         from tagseg.app.server import build_server
 
         path = str(model or run or DEFAULT_MODEL)
-        context = Context(load(path, device=device), path, Path(run) if run is not None else None, ModelQueue())
+        context = Context(
+            load(path, device=device), path, Path(run) if run is not None else None, ModelQueue(), is_local=is_local
+        )
         server = uvicorn.Server(
             uvicorn.Config(
-                build_server(context, password=password, is_local=is_local),
+                build_server(context, password=password),
                 log_level="warning",
                 ws="none",
                 server_header=False,

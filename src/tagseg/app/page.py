@@ -1,12 +1,13 @@
 """The page: a tab for each thing that a user does, in gradio's frame."""
 
+import asyncio
 import html
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import gradio as gr
 
-from tagseg.app import try_tab
+from tagseg.app import browse, compare, inside, train, try_tab
 from tagseg.app.context import Context
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -15,7 +16,12 @@ STATIC_ROUTE = "/app/static"
 # Name of each tab -> function that builds it; called inside the tab.
 TABS: dict[str, Callable[[Context], None]] = {
     "Try": try_tab.build,
+    "Browse": browse.build,
+    "Look inside": inside.build,
+    "Compare": compare.build,
+    "Train": train.build,
 }
+_SECONDS_BETWEEN_SIGNS = 60.0
 _SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 _MONOSPACE_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
@@ -34,7 +40,18 @@ def build_page(context: Context) -> gr.Blocks:
             for tab, build in TABS.items():
                 with gr.Tab(tab):
                     build(context)
+        gr.on(None, _stay_connected, show_progress="hidden", concurrency_limit=None)  # when the page is opened
     return page
+
+
+async def _stay_connected() -> AsyncIterator[None]:
+    """An event that lasts as long as the page is open, so that its stream of answers is never closed.
+
+    Without one, gradio closes the stream when the last event ends, and loses an event that begins at this moment.
+    """
+    while True:
+        await asyncio.sleep(_SECONDS_BETWEEN_SIGNS)
+        yield
 
 
 def theme() -> gr.themes.Base:
@@ -44,6 +61,8 @@ def theme() -> gr.themes.Base:
         font=[gr.themes.Font(name) for name in _SYSTEM_FONTS],
         font_mono=[gr.themes.Font(name) for name in _MONOSPACE_FONTS],
     ).set(
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
         color_accent="*primary_600",
         body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_300",
@@ -51,8 +70,8 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """What the page's head loads: the scripts of our own elements."""
-    return "".join(
+    """What the page's head loads: the scripts of our own elements, and the styles of the tabs."""
+    return f'<link rel="stylesheet" href="{STATIC_ROUTE}/tabs.css">' + "".join(
         f'<script type="module" src="{STATIC_ROUTE}/{script.name}"></script>'
         for script in sorted(STATIC_FOLDER.glob("*.js"))
     )

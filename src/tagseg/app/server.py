@@ -18,19 +18,19 @@ from tagseg.app.try_tab import SAMPLES, SAMPLES_ROUTE
 from tagseg.errors import TagsegError
 
 
-def build_server(context: Context, *, password: str | None = None, is_local: bool = True) -> ASGIApp:
+def build_server(context: Context, *, password: str | None = None) -> ASGIApp:
     """Build the server as an ASGI application.
 
     Args:
         context: The model and the run.
         password: Password that requests must have, as in `Guard`.
-        is_local: Whether it is served to this machine alone, as in `Guard`.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         context.queue.close()
+        context.training.stop()
 
     # The usual pages of the API's documentation load scripts from elsewhere; openapi.json has the same content.
     server = FastAPI(title="tagseg", version=tagseg.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
@@ -67,4 +67,4 @@ def build_server(context: Context, *, password: str | None = None, is_local: boo
         mcp_server=False,
         show_error=True,
     )
-    return Guard(server, password=password, is_local=is_local)
+    return Guard(server, password=password, is_local=context.is_local)

@@ -165,6 +165,11 @@ def size_for_crop(crop: int) -> int:
     return round(crop * PAPER_SIZE / _PAPER_CROP)
 
 
+def crop_for_size(size: WorkingSize) -> int:
+    """Training crop whose working size this is; the paper's if the size is the image's own."""
+    return _PAPER_CROP if isinstance(size, str) else round(size * _PAPER_CROP / PAPER_SIZE)
+
+
 def default_settings(config: ModelConfig) -> InferenceSettings:
     """The paper's settings for a network; of one that learned from masks every class may win a pixel."""
     is_wide = config.backbone == "wideresnet38"

@@ -26,7 +26,7 @@ class RunData:
         classes: Class names without the background.
         metrics: Lines of metrics.jsonl.
         train_state: State of the training; None before the first checkpoint.
-        predictor: Trained model; None before the first epoch that can be its checkpoint has ended.
+        predictor: Trained model; None before the first epoch that can be its checkpoint has ended, or if not asked for.
     """
 
     folder: Path
@@ -79,8 +79,12 @@ class RunData:
         return [line for line in self.metrics if line.get("kind") == kind]
 
 
-def read_run(folder: Path) -> RunData:
+def read_run(folder: Path, *, load_model: bool = True) -> RunData:
     """Read the folder of a run.
+
+    Args:
+        folder: Folder of the run.
+        load_model: Load the trained model, if there is one.
 
     Raises:
         ConfigError: If this is not the folder of a run.
@@ -97,7 +101,7 @@ def read_run(folder: Path) -> RunData:
         classes=classes,
         metrics=[line for line in read_metrics(folder) if _is_complete(line)],
         train_state=read_train_state(folder),
-        predictor=load(folder) if (folder / MODEL_FILE).is_file() else None,
+        predictor=load(folder) if load_model and (folder / MODEL_FILE).is_file() else None,
     )
 
 

@@ -31,6 +31,7 @@ class Stages:
         network_input: The image as the network gets it, in [0, 1], [1, 3, S, S].
         masks: Masks of the network, background first, [1, 1 + C, h, w]; those of CAM are 0 for classes that are not
             predicted.
+        logits: Class scores per pixel, as in `Segmentation`.
         refined: Masks after PAMR, if the run refines.
         pseudo_label: Pseudo label with `UNLABELED` where no class is certain, [S, S]; None if the run makes none.
     """
@@ -42,6 +43,7 @@ class Stages:
     predicted_classes: tuple[int, ...]
     network_input: Tensor
     masks: Tensor
+    logits: Tensor
     refined: Tensor | None
     pseudo_label: Labels | None
 
@@ -81,6 +83,7 @@ def compute_stages(run: RunData, data: ImageDataset, index: int) -> Stages:
         predicted_classes=predicted_classes,
         network_input=network_input,
         masks=masks,
+        logits=out.logits,
         refined=refined,
         pseudo_label=pseudo_label,
     )

@@ -1,0 +1,78 @@
+"""HTML of the tabs: templates in which everything is escaped, with images inside them, so that no file is served."""
+
+import html
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gradio as gr
+import jinja2
+import numpy as np
+
+from tagseg.app.model_queue import QueueFullError
+from tagseg.data.images import Pixels
+from tagseg.data.masks import IGNORE_LABEL, Mask
+from tagseg.errors import TagsegError
+from tagseg.predict.resize import ClassMask
+from tagseg.report.gallery import Cell, paint, thumbnail, to_cell
+
+SIDE = 480  # of an image, in pixels
+
+_environment = jinja2.Environment(
+    loader=jinja2.PackageLoader("tagseg.app"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.filters["percent"] = lambda share, digits=0: f"{100 * share:.{digits}f} %"
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in a template of the folder `templates`."""
+    return _environment.get_template(f"{template}.html.j2").render(**values)
+
+
+def notice(text: str) -> str:
+    """A paragraph in place of a result."""
+    return render("notice", text=text)
+
+
+@contextmanager
+def shown_errors() -> Iterator[None]:
+    """Show what a user can mend as a message on the page."""
+    try:
+        yield
+    except (TagsegError, QueueFullError) as error:
+        text = (
+            "Too many requests wait for the model; try again later."
+            if isinstance(error, QueueFullError)
+            else str(error)
+        )
+        raise gr.Error(html.escape(text), duration=None, print_exception=False) from None
+
+
+def image_cell(pixels: Pixels, name: str, *, side: int = SIDE) -> Cell:
+    """An image, reduced to the page."""
+    return to_cell(thumbnail(pixels, side), name)
+
+
+def overlay_cell(pixels: Pixels, mask: ClassMask, classes: list[str], name: str, *, side: int = SIDE) -> Cell:
+    """An image with a mask over it; the description lists the classes.
+
+    Args:
+        pixels: The image, [H, W, 3].
+        mask: 0 for the background, k for the k-th class, [H, W].
+        classes: Class names.
+        name: What the mask is.
+        side: Longest side on the page.
+    """
+    names = ", ".join(classes[value - 1] for value in np.unique(mask) if value > 0) or "background only"
+    return to_cell(paint(thumbnail(pixels, side), mask.astype(np.int64)), f"{name}: {names}")
+
+
+def ground_truth_cell(pixels: Pixels, mask: Mask, classes: list[str], *, side: int = SIDE) -> Cell:
+    """An image with its ground-truth mask over it; ignored pixels are gray and dark."""
+    labels = np.where(mask == IGNORE_LABEL, -1, mask.astype(np.int64))
+    names = ", ".join(classes[value - 1] for value in np.unique(labels) if value > 0) or "background only"
+    return to_cell(paint(thumbnail(pixels, side), labels), f"ground truth: {names}")
