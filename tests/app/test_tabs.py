@@ -19,7 +19,7 @@ Record = Callable[[Page, str], None]
 
 def open_tab(page: Page, name: str) -> Locator:
     """Open a tab and return what it shows."""
-    expect(page.get_by_role("tab", name="Try", exact=True)).to_be_visible()
+    expect(page.get_by_role("tab", name="Try", exact=True)).to_be_visible(timeout=LONG)
     tab = page.get_by_role("tab", name=name, exact=True)
     if not tab.is_visible():  # in a narrow window it is in a menu
         page.locator(".overflow-menu > button").click()
