@@ -61,7 +61,8 @@ def epochs_table(results: Path, runs: Iterable[str]) -> str:
     rows, validations_by_run = [], []
     for run in runs:
         metrics = read_metrics(results / run)
-        validations = [line for line in metrics if line["kind"] == "validation"]
+        # Runs on few images hold out images without masks, so that nothing but the loss is known.
+        validations = [line for line in metrics if line["kind"] == "validation" and line.keys() >= set(_MASK_METRICS)]
         listed_validations = [
             line
             for line in validations
