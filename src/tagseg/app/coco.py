@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-from pycocotools import mask as coco_masks
-
+from tagseg.export.coco import annotate
 from tagseg.predict.prediction import Prediction
 
 
@@ -18,23 +16,9 @@ def to_coco(prediction: Prediction) -> dict[str, Any]:
             {
                 "id": number,
                 "image_id": 1,
-                "category_id": entry["value"],
-                "segmentation": _run_lengths(prediction, entry["value"]),
-                "area": entry["area"],
-                "bbox": _to_coco_box(entry["box"]),
-                "iscrowd": 0,
+                **annotate(entry["value"], prediction.mask == entry["value"]),
                 "score": prediction.scores[entry["name"]],
             }
             for number, entry in enumerate(summary["classes"], start=1)
         ],
     }
-
-
-def _run_lengths(prediction: Prediction, value: int) -> dict[str, Any]:
-    encoded = coco_masks.encode(np.asfortranarray(prediction.mask == value, dtype=np.uint8))
-    return {"size": encoded["size"], "counts": encoded["counts"].decode()}
-
-
-def _to_coco_box(box: list[int]) -> list[int]:
-    left, top, right, bottom = box
-    return [left, top, right - left, bottom - top]

@@ -40,7 +40,8 @@ class CocoWriter(MaskWriter):
         return self.options.out / self._split
 
     def encode(self, image: ExportedImage) -> tuple[ExportedImage, list[dict[str, Any]]]:
-        return image, [self._annotation(value, image.mask == value) for value in image.values]
+        polygons = self.options.polygons
+        return image, [annotate(value, image.mask == value, polygons=polygons) for value in image.values]
 
     def add(self, encoded: tuple[ExportedImage, list[dict[str, Any]]]) -> None:
         image, annotations = encoded
@@ -60,19 +61,30 @@ class CocoWriter(MaskWriter):
     def close(self) -> None:
         self._file.close()
 
-    def _annotation(self, value: int, region: NDArray[np.bool_]) -> dict[str, Any]:
-        rows, columns = np.flatnonzero(region.any(1)), np.flatnonzero(region.any(0))
-        left, top = int(columns[0]), int(rows[0])
-        return {
-            "category_id": value,
-            "bbox": [left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top],
-            "area": int(region.sum()),
-            "iscrowd": int(value == IGNORE_LABEL),
-            "segmentation": self._segmentation(region),
-        }
 
-    def _segmentation(self, region: NDArray[np.bool_]) -> Any:
-        if self.options.polygons:
-            return [polygon.astype(int).ravel().tolist() for polygon in region_polygons(region)]
-        encoded = import_pycocotools("the export").encode(np.asfortranarray(region, np.uint8))
-        return {"size": list(region.shape), "counts": encoded["counts"].decode()}
+def annotate(value: int, region: NDArray[np.bool_], *, polygons: bool = False) -> dict[str, Any]:
+    """Annotation of a class in an image, without the IDs.
+
+    Args:
+        value: Value of the class in masks.
+        region: Its pixels, of which there is at least one, [H, W].
+        polygons: Write polygons instead of run lengths.
+    """
+    rows, columns = np.flatnonzero(region.any(1)), np.flatnonzero(region.any(0))
+    left, top = int(columns[0]), int(rows[0])
+    return {
+        "category_id": value,
+        "bbox": [left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top],
+        "area": int(region.sum()),
+        "iscrowd": int(value == IGNORE_LABEL),
+        "segmentation": _polygons(region) if polygons else _run_lengths(region),
+    }
+
+
+def _polygons(region: NDArray[np.bool_]) -> list[list[int]]:
+    return [polygon.astype(int).ravel().tolist() for polygon in region_polygons(region)]
+
+
+def _run_lengths(region: NDArray[np.bool_]) -> dict[str, Any]:
+    encoded = import_pycocotools("the export").encode(np.asfortranarray(region, np.uint8))
+    return {"size": list(region.shape), "counts": encoded["counts"].decode()}
