@@ -405,7 +405,7 @@ def test_predictions_of_earlier_calls_and_parts(
 def test_interrupted_prediction_keeps_what_is_done(photos: Path, trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "masks"
     command = [sys.executable, "-m", "tagseg", "predict", str(photos / "images"), "-m", str(trained), "-o", str(out)]
-    command += ["--crf", "--batch-size", "1", "--no-optimize"]
+    command += ["--tta", "--size", "448", "--batch-size", "1", "--no-optimize"]  # seconds for all images
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not list(out.glob("*_mask.png")):
             assert process.poll() is None, process.stderr.read() if process.stderr else ""
