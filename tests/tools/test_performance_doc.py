@@ -27,7 +27,7 @@ def test_document_has_the_committed_results() -> None:
     document, results = ROOT / "docs" / "performance.md", ROOT / "results" / "performance"
     assert fill(document.read_text(), results) == document.read_text()
     benchmarks = {report.benchmark for file in results.glob("*.json") for report in read_reports(file)}
-    assert benchmarks == {"pamr", "crf", "train", "predict", "evaluate", "sizes"}
+    assert benchmarks == {"pamr", "crf", "train", "predict", "evaluate", "sizes", "workers"}
 
 
 def test_markdown_has_speedup_memory_growth_and_versions(report: Report) -> None:
