@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -406,7 +407,10 @@ def test_interrupted_prediction_keeps_what_is_done(photos: Path, trained: Path, 
     out = tmp_path / "masks"
     command = [sys.executable, "-m", "tagseg", "predict", str(photos / "images"), "-m", str(trained), "-o", str(out)]
     command += ["--tta", "--size", "448", "--batch-size", "1", "--no-optimize"]  # seconds for all images
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A test suite in the background of a shell ignores SIGINT, and so would its children.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed) as process:
         while not list(out.glob("*_mask.png")):
             assert process.poll() is None, process.stderr.read() if process.stderr else ""
             time.sleep(0.01)
