@@ -5,6 +5,7 @@ import json
 import random
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,33 @@ def _image(kind: str, mode: str) -> Callable[[Path], Reader]:
         return Reader(file, lambda: (files.read(0), files.info(0)))
 
     return make
+
+
+def _large_png(folder: Path) -> Reader:
+    from unittest.mock import patch
+
+    from tagseg.data import images
+
+    noise = np.random.default_rng(0).integers(0, 255, (24, 32, 4), np.uint8)
+    file = folder / "large.png"
+    Image.fromarray(noise, "RGBA").save(file)
+
+    def read() -> None:
+        with patch.object(images, "MAX_DECODED_PIXELS", 100):
+            images.decode_large(file.read_bytes(), str(file), min_side=2)
+
+    return Reader(file, read, _mutate_rows)
+
+
+def _mutate_rows(data: bytes, generator: random.Random) -> bytes:
+    """Damage a PNG of one IDAT chunk: its rows, under right checksums, or its bytes."""
+    if generator.random() < 0.5:
+        return mutate_bytes(data, generator)
+    start = data.index(b"IDAT")
+    end = start + 4 + int.from_bytes(data[start - 4 : start])
+    body = zlib.compress(mutate_bytes(zlib.decompress(data[start + 4 : end]), generator))
+    chunk = b"IDAT" + body
+    return data[: start - 4] + len(body).to_bytes(4) + chunk + zlib.crc32(chunk).to_bytes(4) + data[end + 4 :]
 
 
 def _mask(folder: Path) -> Reader:
@@ -302,6 +330,7 @@ def _predictions(folder: Path) -> Reader:
 READERS: dict[str, Callable[[Path], Reader]] = {
     "jpeg": _image("JPEG", "RGB"),
     "png": _image("PNG", "RGBA"),
+    "png-large": _large_png,
     "webp": _image("WEBP", "RGB"),
     "tiff": _image("TIFF", "RGB"),
     "bmp": _image("BMP", "RGB"),

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import PurePosixPath
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from tagseg.data.limits import hold_memory
+from tagseg.data.png_bands import has_png_bands, png_bands
 from tagseg.errors import DataError
 
 HEIF_SUFFIXES = frozenset({".heic", ".heif"})
@@ -104,7 +106,7 @@ def decode_large(data: bytes, file_name: str, *, min_side: int) -> tuple[Pixels,
     """Decode an image that is only seen in small: a very large one is reduced, and never held twice.
 
     An image of more than 67 megapixels is reduced by 2, 4, 8 and so on, until it has no more, but not below twice
-    `min_side`. A JPEG is then decoded at reduced size. Other images are decoded as by `decode`.
+    `min_side`. A JPEG is then decoded at reduced size, and a PNG in bands. Other images are decoded as by `decode`.
 
     Args:
         data: Content of the file.
@@ -123,9 +125,12 @@ def decode_large(data: bytes, file_name: str, *, min_side: int) -> tuple[Pixels,
             image.draft(None, (width // factor, height // factor))
             factor //= round(max(width, height) / max(image.size))  # by which a JPEG is decoded reduced
             with hold_memory(_bytes_to_decode(image)):
-                image.load()
-                orientation = _orientation(image)
-                reduced = _reduce(image, factor)
+                if has_png_bands(data):  # PIL decodes all of a PNG even for its orientation, which each band has
+                    bands, orientation = partial(png_bands, data), _orientation(next(png_bands(data, 1)))
+                else:
+                    image.load()
+                    bands, orientation = partial(_bands, image), _orientation(image)
+                reduced = _reduce(image.size, bands(_BAND_ROWS * factor), factor)
             reduced.getexif()[ExifTags.Base.Orientation] = orientation
             pixels = np.array(apply_exif_rotation(reduced))
             return pixels, (width, height) if orientation in _SIDEWAYS else (height, width)
@@ -184,15 +189,19 @@ def _orientation(image: Image.Image) -> int:
     return 1
 
 
-def _reduce(image: Image.Image, factor: int) -> Image.Image:
-    """Convert an image to RGB and reduce it by a factor, in bands: a large image and a copy may not fit into memory."""
+def _bands(image: Image.Image, num_rows: int) -> Iterator[Image.Image]:
+    """Bands of rows of an image, from top to bottom."""
     if image.mode.startswith(("I", "F")):
         image = to_rgb(image)  # how it is scaled depends on all of its values
-    width, height = image.size
-    reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))
-    for top in range(0, height, _BAND_ROWS * factor):
-        band = image.crop((0, top, width, min(height, top + _BAND_ROWS * factor)))
-        reduced.paste(to_rgb(band).reduce(factor), (0, top // factor))
+    for top in range(0, image.height, num_rows):
+        yield image.crop((0, top, image.width, min(image.height, top + num_rows)))
+
+
+def _reduce(size: tuple[int, int], bands: Iterator[Image.Image], factor: int) -> Image.Image:
+    """Convert the bands of an image to RGB and reduce them by a factor: an image and a copy may not fit into memory."""
+    reduced = Image.new("RGB", (-(-size[0] // factor), -(-size[1] // factor)))
+    for number, band in enumerate(bands):
+        reduced.paste(to_rgb(band).reduce(factor), (0, number * _BAND_ROWS))
     return reduced
 
 
