@@ -83,6 +83,15 @@ def remove_part_files(folder: Path, files: Collection[str] | None = None) -> Non
                 part.unlink(missing_ok=True)
 
 
+def remove_parts_of(path: Path) -> None:
+    """Remove temporary files that killed processes left beside a file; nobody else may be writing it."""
+    for part in path.parent.glob("*.part"):
+        match = _PART.fullmatch(part.name)
+        if match and match[1] == path.name:
+            with writing(part):
+                part.unlink(missing_ok=True)
+
+
 def _read_holder(file: Path) -> dict[str, Any]:
     """Process that holds a lock; empty if it has not written its name yet."""
     try:

@@ -1,7 +1,7 @@
 """Commands in processes of their own that are killed, or meet a full disk, at an exact moment of their writing.
 
 A moment is a step of `write_atomically`: the temporary file is made, is on the disk, gets its final name, and the name
-is on the disk.
+is on the disk; or a folder gets its final name.
 """
 
 import multiprocessing
@@ -89,6 +89,7 @@ def _run(arguments: list[str], log: Path, sabotage: Sabotage) -> None:
     sys.argv = ["tagseg", *arguments]
     moments = _Moments(sabotage)
     os.fsync = moments.before(os.fsync)
+    Path.rename = moments.before(Path.rename)  # type: ignore[method-assign]
     Path.replace = moments.before(Path.replace)  # type: ignore[method-assign]
     Path.touch = moments.before(Path.touch)  # type: ignore[method-assign]
     if sabotage.clock:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from PIL import Image
@@ -21,7 +22,7 @@ from tests.torture.sabotage import Sabotage, run
 from tests.training.small_run import SETTINGS
 
 MOMENTS = min(20, 2 * TRIALS)  # of each command, from its first write to its last
-COMMANDS = ["train", "pseudo-labels", "train-masks", "predict"]
+COMMANDS = ["train", "pseudo-labels", "train-masks", "predict", "export", "export-masks"]
 NOT_COMPARED = {".lock", ".lock.holder", "metrics.jsonl", "config.json"}
 
 
@@ -56,11 +57,16 @@ class Bench:
                 *("--set", "training.classification_epochs=0"),
             ],
             "predict": ["predict", str(self.photos / "images"), "-o", str(out), *model, "--skip-existing"],
+            "export": ["export", str(out / "model.onnx"), *model, "--overwrite"],
+            "export-masks": ["export-masks", str(self.expected("pseudo-labels")), "-o", str(out), "--format", "coco"],
         }[command]
 
     def check_repeated(self, command: str, out: Path) -> None:
         """The same command resumes and ends with the files of an uninterrupted one."""
         assert_no_half_file(out)
+        if command == "export-masks" and out.exists():  # its folder appears when it is complete, and is not replaced
+            assert_same(out, self.expected(command))
+            return
         ending = run(self.arguments(command, out), self.log)
         assert ending.code == 0, ending.output
         assert_same(out, self.expected(command))
@@ -81,6 +87,8 @@ def read(path: Path) -> Any:
         with safe_open(path, framework="pt") as file:
             metadata = {key: value for key, value in file.metadata().items() if key != "train_state"}
         return load_file(path), metadata
+    if path.suffix == ".onnx":
+        return onnx.load(path)
     if path.suffix in (".png", ".jpg"):
         return np.asarray(Image.open(path))
     return json.loads(path.read_text()) if path.suffix == ".json" else path.read_text()

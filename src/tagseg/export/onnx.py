@@ -22,9 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tagseg._lock import remove_parts_of
 from tagseg._progress import ProgressBar
 from tagseg._version import __version__
-from tagseg.errors import ConfigError, WeightsError, unknown_name
+from tagseg.errors import ConfigError, WeightsError, make_folder, unknown_name
 from tagseg.models.base import SMALLEST_SIDE, Network
 from tagseg.models.serialization import config_metadata, write_atomically
 from tagseg.models.supervised import segmentation
@@ -62,6 +63,8 @@ def write_export(predictor: Predictor, path: Path, *, overwrite: bool = False, p
         raise ConfigError("an exported model cannot be exported again", "name the model it was exported from")
     if path.suffix == ONNX_SUFFIX:
         import_exporter()
+    make_folder(path.parent)
+    remove_parts_of(path)
     graph = _Graph(predictor.engine.network, predictor.settings).eval()
     metadata = {**config_metadata(graph.network), NOTE: _settings_per_class(predictor).to_json()}
     with ProgressBar(f"Exporting {path.name}", quiet=not progress):
