@@ -278,7 +278,7 @@ def test_training_errors_are_one_line(
 
 
 def test_unreadable_images_stop_training_unless_skipped(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (photos / "images" / "broken.png").write_bytes(b"not an image")
     table = photos / "broken.csv"
@@ -291,6 +291,7 @@ def test_unreadable_images_stop_training_unless_skipped(
     assert "--skip-bad" in message
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "run"), "--skip-bad"])
     assert result.exit_code == 0, result.output
+    assert "1 of 41 images cannot be read and are left out; the first: " in caplog.text
     assert json.loads((tmp_path / "run" / "config.json").read_text())["data"]["skipped"] == 1
     (photos / "images" / "broken.png").unlink()
 

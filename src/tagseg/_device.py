@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 
@@ -59,6 +60,15 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+@contextmanager
+def explain_out_of_memory(advice: str) -> Iterator[None]:
+    """Turn a GPU's lack of memory into an error with advice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ConfigError("the GPU has too little memory", advice) from error
 
 
 def triton_available(tensor: Tensor) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
+    "batch_size": ("batch_size=", "--batch-size"),
     "classes": ("classes=", "--classes"),
     "data": ("data=", "--data"),
     "default_model": ("model={'pretrained': 'default'}", "--set model.pretrained=default"),
@@ -27,6 +28,7 @@ _ARGUMENTS = {
     "ray": ("ray=", "--ray"),
     "sbd": ("sbd=", "--sbd"),
     "separator": ("separator=", "--separator"),
+    "size": ("size=", "--size"),
     "skip_bad": ("skip_bad=True", "--skip-bad"),
     "skip_existing": ("skip_existing=True", "--skip-existing"),
     "split": ("split=", "--split"),

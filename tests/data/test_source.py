@@ -53,12 +53,13 @@ def test_images_and_masks_may_be_one_path_or_several() -> None:
     assert DataSource.of(one) is one
 
 
-def test_missing_images_are_an_error_or_skipped(tmp_path: Path) -> None:
+def test_missing_images_are_an_error_or_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_image(tmp_path / "a.png")
     source = DataSource(write_text(tmp_path / "t.csv", "a.png,cat\nb.png,dog\n"))
     with pytest.raises(DataError, match=r"t\.csv:2: no image 'b\.png' was found; name its folder or zip with images="):
         source.open()
     assert source.open(skip_missing=True).image_ids == ("a",)
+    assert caplog.messages == [f"{tmp_path / 't.csv'}:2: no image 'b.png' was found: left out"]
     dataset, records = source.open_available()
     assert (dataset.image_ids, [record.image for record in records.missing]) == (("a",), ["b.png"])
 

@@ -2,9 +2,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tagseg
+from tagseg.errors import ConfigError
+from tagseg.predict.engine import PendingBatch
 from tagseg.predict.predictor import Predictor
 from tests.predict.conftest import KEEP_ALL, wave_image
 
@@ -52,3 +56,16 @@ def test_network_input_has_at_most_max_pixels() -> None:
     predictor.engine.runner.register_forward_hook(lambda _m, args, _o: num_pixels.append(args[0][:, 0].numel()))
     list(predictor.predict_many([wave_image(140, 200, seed) for seed in range(3)], batch_size=8, tta=True))
     assert max(num_pixels) <= 256 * 256
+
+
+@pytest.mark.parametrize("step", ["launching", "finishing"])
+def test_lack_of_memory_is_one_line(predictor: Predictor, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    if step == "launching":
+        monkeypatch.setattr(predictor.engine, "run_tta", fail)
+    else:
+        monkeypatch.setattr(PendingBatch, "_finish", fail)
+    with pytest.raises(ConfigError, match=r"^the GPU has too little memory; lower batch_size= or size=$"):
+        predictor.predict(wave_image(48, 64))

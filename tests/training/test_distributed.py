@@ -15,7 +15,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tagseg.errors import Interrupted
 from tagseg.models import Network, build_network
-from tagseg.training.distributed import ignore_signals, iterate, preserve_accelerate_state, stop_signals
+from tagseg.training.distributed import (
+    ignore_signals,
+    iterate,
+    mixed_precision,
+    preserve_accelerate_state,
+    stop_signals,
+)
 from tagseg.training.logging import read_metrics
 from tagseg.training.loop import train_network
 from tests.training.small_run import run, small_data, small_recipe, validation_losses
@@ -53,6 +59,14 @@ def test_two_processes_give_the_same_losses_as_one(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr[-2000:]
     assert [read_metrics(tmp_path / name)[0]["processes"] for name in ("one", "two")] == [1, 2]
     assert validation_losses(tmp_path / "two") == pytest.approx(validation_losses(tmp_path / "one"), rel=1e-5)
+
+
+def test_automatic_precision_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have a GPU that is not trained on, or one that only emulates bfloat16."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    assert [mixed_precision("auto", torch.device(name)) for name in ("cuda", "cpu")] == ["bf16", "no"]
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    assert mixed_precision("auto", torch.device("cuda")) == "no"
 
 
 def process_state() -> tuple[object, ...]:

@@ -146,6 +146,7 @@ def evaluate(
     source = data_source(data, images, split, masks, separator, sbd, limit, classes)
     require_model(model)
     working_size = parse_size(size)
+    run = Path(model).expanduser()
     result = tagseg.evaluate(
         source,
         model=tagseg.load(model, device=device, optimize=optimize),
@@ -155,7 +156,7 @@ def evaluate(
         size=working_size,
         tune_on_masks=tune_on_masks,
         batch_size=batch_size,
-        out=out or (Path(model) if Path(model).is_dir() and model != DEFAULT_MODEL else None),
+        out=out or (run if model != DEFAULT_MODEL and run.is_dir() else None),
         progress=True,
     )
     result.print()

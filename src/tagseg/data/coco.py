@@ -7,16 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,  # those of pydantic before Python 3.12
-)
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
 from tagseg._json import parse_json, validated
 from tagseg.data.annotations import IGNORED_NAME, MAX_PIXELS, MAX_SIDE

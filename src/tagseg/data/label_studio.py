@@ -8,16 +8,12 @@ part of its URL.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,  # those of pydantic before Python 3.12
-)
+from typing import Annotated, Any, NotRequired
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 from pydantic import Field
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
 from tagseg._json import parse_json, validated
 from tagseg.data.annotations import (

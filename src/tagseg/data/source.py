@@ -267,12 +267,12 @@ class DataSource:
         """
         dataset, records = self.open_available(classes, max_side=max_side)
         missing = records.missing
-        if missing and not skip_missing:
+        if missing:
             others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise DataError(
-                f"{missing[0].location}: no image {missing[0].image!r}{others} was found",
-                "name its folder or zip with {images}, or remove the row",
-            )
+            problem = f"{missing[0].location}: no image {missing[0].image!r}{others} was found"
+            if not skip_missing:
+                raise DataError(problem, "name its folder or zip with {images}, or remove the row")
+            logger.warning("%s: left out", problem)
         if not len(dataset) and not skip_missing:
             raise DataError(f"{self.path}: has no images", "name a source with at least one")
         return dataset

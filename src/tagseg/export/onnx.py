@@ -14,7 +14,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from tagseg._lock import remove_parts_of
 from tagseg._progress import ProgressBar
 from tagseg._version import __version__
 from tagseg.errors import ConfigError, WeightsError, make_folder, unknown_name
-from tagseg.models.base import SMALLEST_SIDE, Network
+from tagseg.models.base import SMALLEST_SIDE, Network, copy_network
 from tagseg.models.serialization import config_metadata, write_atomically
 from tagseg.models.supervised import segmentation
 from tagseg.predict.onnx_network import INPUT, MAX_BYTES, ONNX_SUFFIX, OUTPUTS, OnnxNetwork, import_onnx
@@ -101,9 +100,7 @@ class _Graph(nn.Module):
 
     def __init__(self, network: Network, settings: InferenceSettings) -> None:
         super().__init__()
-        for module in network.modules():  # TinyViT caches biases that have gradients, which cannot be copied
-            getattr(module, "attention_bias_cache", {}).clear()
-        self.network = deepcopy(network).cpu().float().eval().requires_grad_(False)
+        self.network = copy_network(network).cpu().float().eval().requires_grad_(False)
         self.temperature, self.background = settings.temperature, settings.background
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -160,3 +161,10 @@ def full_precision(maps: Tensor) -> Tensor:
 def batch_norms(module: nn.Module) -> Iterator[nn.Module]:
     """All batch norms of a module."""
     return (child for child in module.modules() if isinstance(child, _BatchNorm))
+
+
+def copy_network(network: Network) -> Network:
+    """Copy a network with its weights."""
+    for module in network.modules():  # TinyViT caches biases that have gradients, which cannot be copied
+        getattr(module, "attention_bias_cache", {}).clear()
+    return deepcopy(network)

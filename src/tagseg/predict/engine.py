@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tagseg._device import multiplies_bfloat16, pick_device, to_device
+from tagseg._device import explain_out_of_memory, multiplies_bfloat16, pick_device, to_device
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, unknown_name
 from tagseg.models.base import Network
@@ -43,6 +43,7 @@ _PRECISIONS = ("auto", "float32", "bfloat16")
 _MAX_TTA_VALUES = 2**28  # 1 GiB of masks at the network's stride; tiles beyond it run a second time
 _MAX_PROB_VALUES = 2**25  # 128 MiB of merged masks
 _MAX_CRF_PIXELS = 2**21  # the CRF of a larger image runs on a reduced one: it takes some 500 bytes a pixel
+_IF_OUT_OF_MEMORY = "lower {batch_size} or {size}"
 _CRF_GAUSSIAN_SXY, _CRF_BILATERAL_SXY = 3.0, 80.0  # the paper's, in pixels of the working size
 
 # Protocol -> rule that selects the classes of an image.
@@ -149,6 +150,7 @@ class Engine:
         """Whether an image of this working shape must not be in flight beside others: two could exceed the memory."""
         return self.max_batch(height, width) == 1
 
+    @explain_out_of_memory(_IF_OUT_OF_MEMORY)
     def submit(
         self,
         images: Sequence[Pixels],
@@ -183,24 +185,19 @@ class Engine:
             batch = batch.pin_memory()  # without it the copy would wait for the batch before
         batch = batch.to(self.device, non_blocking=on_gpu).permute(0, 3, 1, 2)
         keep_probs = len(grid) == 1 if keep_probs is None else keep_probs
-        try:
-            return PendingBatch(
-                self,
-                images,
-                shapes,
-                batch,
-                grid,
-                rules,
-                settings,
-                crf=crf,
-                keep_probs=keep_probs,
-                confidence=confidence,
-                on_tile=on_tile,
-            )
-        except torch.OutOfMemoryError as error:
-            raise ConfigError(
-                "the GPU has too little memory for these images", "lower batch_size, or max_pixels of load"
-            ) from error
+        return PendingBatch(
+            self,
+            images,
+            shapes,
+            batch,
+            grid,
+            rules,
+            settings,
+            crf=crf,
+            keep_probs=keep_probs,
+            confidence=confidence,
+            on_tile=on_tile,
+        )
 
     def run_tta(self, tiles: Tensor, settings: InferenceSettings) -> TTAOutput:
         """Run the network on tiles at every scale."""
@@ -257,6 +254,7 @@ class PendingBatch:
             self._scores = scores.to("cpu", non_blocking=True)
             self._event = torch.cuda.current_stream(scores.device).record_event()
 
+    @explain_out_of_memory(_IF_OUT_OF_MEMORY)
     @torch.inference_mode()
     def results(self) -> list[ImageResult]:
         """Wait for the network, then select classes, merge and refine; one result for each image."""

@@ -10,7 +10,6 @@ Usage:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import overload
 from tagseg.data.files import expand_home
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, DataError, WeightsError
-from tagseg.models.base import Network
+from tagseg.models.base import Network, copy_network
 from tagseg.models.reference import load_reference_checkpoint
 from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, fingerprint, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult, OnTile
@@ -145,7 +144,7 @@ class Predictor:
 
     def __reduce__(self) -> tuple[Callable[..., "Predictor"], tuple[object, ...]]:
         """Pickle the network on the CPU: the copy chooses a device where it is loaded."""
-        return self._copy, (deepcopy(self.engine.network).cpu(), self.settings)
+        return self._copy, (copy_network(self.engine.network).cpu(), self.settings)
 
     def __repr__(self) -> str:
         name, method, backbone = self.description.values()

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
@@ -14,19 +15,21 @@ from accelerate.state import AcceleratorState, GradientState
 from torch import Tensor
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from tagseg._device import pick_device
-from tagseg.errors import ConfigError, DataError, Interrupted, ProcessLost, TagsegError, unknown_name
+from tagseg._device import multiplies_bfloat16, pick_device
+from tagseg.errors import DataError, Interrupted, ProcessLost, TagsegError, unknown_name
 
 ItemT = TypeVar("ItemT")
 
 # In messages of gloo, NCCL and torch's store after a process has ended.
 _SIGNS_OF_LOSS = ("onnection closed", "onnection reset", "roken pipe", "onnection was likely closed", "remote process")
 _USE_CPU = "ACCELERATE_USE_CPU"  # read by accelerate
+# How long processes wait for each other: the others do nothing while the main process validates and tunes thresholds.
+_TIMEOUT = timedelta(hours=6)
 
 
 def processes() -> PartialState:
     """Processes of this run: one, or those that `accelerate launch` or `torchrun` started."""
-    state = PartialState(cpu=train_on_cpu())
+    state = PartialState(cpu=train_on_cpu(), timeout=_TIMEOUT)
     if state.num_processes > 1:
         # A group that still exists at exit may abort the process.
         atexit.unregister(_end_process_group)
@@ -90,16 +93,15 @@ def accelerator(*, precision: str, gradient_accumulation: int) -> Iterator[Accel
     another one. The run gets a state of its own, and afterwards the caller's is put back.
 
     Args:
-        precision: `fp32`, `bf16`, `fp16`, or `auto`, which is bf16 on GPUs that support it.
+        precision: `fp32`, `bf16`, `fp16`, or `auto`, which is bf16 on GPUs that multiply it natively.
         gradient_accumulation: Micro-batches a step.
     """
     with preserve_accelerate_state():
         AcceleratorState._shared_state.clear()
         GradientState._shared_state.clear()
-        processes()
         yield Accelerator(
             cpu=train_on_cpu(),
-            mixed_precision=_mixed_precision(precision),
+            mixed_precision=mixed_precision(precision, processes().device),
             gradient_accumulation_steps=gradient_accumulation,
         )
 
@@ -128,15 +130,6 @@ def cudnn_benchmark(enabled: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-@contextmanager
-def explain_out_of_memory(advice: str) -> Iterator[None]:
-    """Turn a GPU's lack of memory into an error with advice."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise ConfigError("the GPU has too little memory", advice) from error
 
 
 @contextmanager
@@ -279,8 +272,8 @@ def ignore_signals(_worker: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _mixed_precision(name: str) -> str:
+def mixed_precision(name: str, device: torch.device) -> str:
     """Name of a precision in accelerate."""
     if name == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+        return "bf16" if device.type == "cuda" and multiplies_bfloat16(device) else "no"
     return "no" if name == "fp32" else name

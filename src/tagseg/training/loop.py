@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
-from tagseg._device import can_compile
+from tagseg._device import can_compile, explain_out_of_memory
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset
 from tagseg.errors import ConfigError, Interrupted
@@ -24,7 +24,6 @@ from tagseg.training.checkpoint import TrainState, load_checkpoint, save_checkpo
 from tagseg.training.distributed import (
     accelerator as run_accelerator,
     cudnn_benchmark,
-    explain_out_of_memory,
     ignore_signals,
     is_main_process,
     iterate,
@@ -237,7 +236,6 @@ def train_network(
                         if on_epoch:
                             on_epoch(final, epoch + 1)
                     network.train()
-                accelerator.wait_for_everyone()
                 stops = stop.agreed(accelerator) or state.step == stop_after
                 saves = ends_epoch or stops or state.step % checkpoint_steps == 0
                 if saves:

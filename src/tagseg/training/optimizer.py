@@ -1,11 +1,10 @@
 """The optimizer, its learning-rate schedule, and the moving average of the weights."""
 
-from copy import deepcopy
-
 import torch
 from torch import Tensor
 
 from tagseg.models import Network
+from tagseg.models.base import copy_network
 from tagseg.training.recipe import TrainingSettings
 
 
@@ -57,7 +56,7 @@ class MovingAverage:
     """
 
     def __init__(self, network: Network, decay: float) -> None:
-        self.network = deepcopy(network).requires_grad_(False)
+        self.network = copy_network(network).requires_grad_(False)
         self._decay = decay
         parameters = zip(self.network.parameters(), network.parameters(), strict=True)
         buffers = zip(self.network.buffers(), network.buffers(), strict=True)

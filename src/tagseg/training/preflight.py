@@ -37,6 +37,8 @@ def readable_images(
             f"{len(bad)} of {len(data)} images cannot be read; the first: {first}",
             "repair or remove them, or leave them out with {skip_bad}",
         )
+    if bad:
+        logger.warning("%d of %d images cannot be read and are left out; the first: %s", len(bad), len(data), bad[0])
     return (data.subset(list(infos)) if bad else data), list(infos.values()), len(bad)
 
 

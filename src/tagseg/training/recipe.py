@@ -77,7 +77,7 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(default=5e-4, ge=0)
     """Weight decay; biases have none."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision: fp32, bf16, fp16, or auto, which is bf16 on GPUs that support it."""
+    """Precision: fp32, bf16, fp16, or auto, which is bf16 on GPUs that multiply it natively."""
     compile: bool | Literal["auto"] = "auto"
     """Compile the network: true, false, or auto, for long runs on a GPU."""
     seed: int = 0

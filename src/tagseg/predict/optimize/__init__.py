@@ -9,14 +9,13 @@ network, and is measured against it by `tagseg bench predict`:
 """
 
 from collections.abc import Collection
-from copy import deepcopy
 
 import torch
 from torch import nn
 
 from tagseg._device import triton_available
 from tagseg.errors import unknown_name
-from tagseg.models.base import Network
+from tagseg.models.base import Network, copy_network
 
 PASSES = ("fold", "fuse")
 
@@ -31,9 +30,7 @@ def optimize_network(network: Network, *, bfloat16: bool, passes: bool | Collect
         bfloat16: Keep the weights of convolutions in bfloat16, for autocast, which would cast them on every call.
         passes: True for all passes that the device has, False for none, or the names of some. `fuse` includes `fold`.
     """
-    for module in network.modules():  # TinyViT caches biases that have gradients, which cannot be copied
-        getattr(module, "attention_bias_cache", {}).clear()
-    copy = deepcopy(network).eval().requires_grad_(False)
+    copy = copy_network(network).eval().requires_grad_(False)
     if passes is True:
         passes = PASSES if triton_available(copy.mean) else ("fold",)
     passes = passes or ()
