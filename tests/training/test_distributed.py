@@ -63,7 +63,7 @@ def test_two_processes_give_the_same_losses_as_one(tmp_path: Path) -> None:
 
 def test_automatic_precision_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine may have a GPU that is not trained on, or one that only emulates bfloat16."""
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     assert [mixed_precision("auto", torch.device(name)) for name in ("cuda", "cpu")] == ["bf16", "no"]
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
     assert mixed_precision("auto", torch.device("cuda")) == "no"
