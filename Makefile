@@ -1,5 +1,6 @@
 # make demo   masks of photos, then the whole job on generated images
-# make test   every check: ruff, mypy --strict, pytest with coverage
+# make test   every check: ruff, mypy --strict, pytest
+# make coverage   the tests with their coverage of lines and branches
 # make lint   the first two alone
 # make test-oldest   the tests on the lowest versions that pyproject.toml admits
 # make torture   crashes, full disks, lost processes and damaged files, in minutes; make torture-long in hours
@@ -24,13 +25,16 @@ AXE := 4.14.1
 CONSTRAINTS := -c constraints.txt
 INSTALL_UV := -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) uv
 
-.PHONY: demo test test-oldest test-app test-gpu torture torture-long lint docs figures audit release test-formats clean
+.PHONY: demo test coverage test-oldest test-app test-gpu torture torture-long lint docs figures audit release test-formats clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tagseg demo
 
 test: lint
-	$(BIN)/pytest -n 2 -rs --cov --cov-report=term --cov-fail-under=90
+	$(BIN)/pytest -n 2 --dist worksteal -rs
+
+coverage: $(VENV)/.installed
+	$(BIN)/pytest -n 2 --cov --cov-report=term --cov-fail-under=90
 
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 -m "not gpu"

@@ -178,7 +178,7 @@ def test_check_can_fail_on_warnings_and_takes_the_options_of_train(photos: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_run_resumes(photos: Path, tmp_path: Path, signal_number: int) -> None:
     """After a signal, the same command resumes and ends with the weights of an uninterrupted run."""
     out = tmp_path / "run"

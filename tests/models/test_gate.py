@@ -1,12 +1,10 @@
-import shutil
-
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
 from tagseg.models.gate import DeterministicGate, GlobalCueInjection, StochasticGate
 from tests.compare import assert_close
-from tests.conftest import Reference
+from tests.conftest import Reference, needs_gpu
 from tests.reference_networks import fill
 
 
@@ -23,17 +21,18 @@ def test_reference_global_cue_injection(reference: Reference) -> None:
     assert_close(module(golden["shallow"], golden["deep"]), golden["out"])
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs g++")
+@pytest.mark.gpu
+@needs_gpu
 def test_compiled_global_cue_injection_has_the_same_gradients_in_half_precision() -> None:
     """Compiled kernels round less often, so gradients must not depend on equal values."""
     torch.manual_seed(0)
-    module = GlobalCueInjection(4, 8).train()
-    shallow, deep = torch.randn(2, 4, 12, 12), torch.randn(2, 8, 12, 12)
+    module = GlobalCueInjection(4, 8).cuda().train()
+    shallow, deep = torch.randn(2, 4, 12, 12, device="cuda"), torch.randn(2, 8, 12, 12, device="cuda")
     torch.compiler.reset()
     gradients = []
     for forward in (module, torch.compile(module, dynamic=False)):
         module.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cuda", torch.bfloat16):
             loss = forward(shallow, deep).float().square().mean()
         loss.backward()
         gradients.append(torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None]))
