@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import pydantic
 import pytest
 from pydantic import ValidationError
 
@@ -12,6 +13,10 @@ from tests.predict.conftest import Pixels
 from tools.predictions_schema import PATH
 
 
+@pytest.mark.skipif(
+    tuple(map(int, pydantic.VERSION.split(".")[:2])) < (2, 14),
+    reason="before 2.14 pydantic leaves out that dataclasses have no further fields",
+)
 def test_committed_schema_is_current() -> None:
     assert json.loads(PATH.read_text()) == index_schema(), "python -m tools.predictions_schema writes it"
 
