@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
-from tagseg.refine.tokens import random_walk
+from tagseg.refine.random_walk import random_walk
 from tagseg.training.distributed import average_over_processes
 from tagseg.training.losses import classification_loss, image_losses, reduce_losses
 from tagseg.training.pseudo_labels import UNLABELED, confident_pixels
