@@ -202,8 +202,8 @@ def build(context: Context) -> None:
         notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False
     )
     indices = [index for _, index in images.choices()]
-    # A choice from a list is reported more than once: nothing is computed for what is shown already.
-    shown = gr.State(None)
+    # A choice from a list is reported more than once: nothing is computed for the current one.
+    current_choice = gr.State(None)
 
     def open_image(index: int | None, current: tuple[int, list[str]] | None) -> Any:
         if index is None or (current is not None and current[0] == index):
@@ -223,9 +223,9 @@ def build(context: Context) -> None:
         with shown_errors():
             return look_inside(context, images, index, names), (index, names)
 
-    image.input(open_image, [image, shown], [tags, view, shown], show_progress_on=view)
-    next_image.click(open_next, image, [image, tags, view, shown], show_progress_on=view)
-    tags.input(change_tags, [image, tags, shown], [view, shown], show_progress_on=view)
+    image.input(open_image, [image, current_choice], [tags, view, current_choice], show_progress_on=view)
+    next_image.click(open_next, image, [image, tags, view, current_choice], show_progress_on=view)
+    tags.input(change_tags, [image, tags, current_choice], [view, current_choice], show_progress_on=view)
 
 
 def _predicted_tags(context: Context, images: ShownImages, index: int) -> list[str]:
