@@ -81,18 +81,18 @@ def image_losses(
     return losses
 
 
-def enlarged_cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor) -> Tensor:
+def enlarged_cross_entropy(logits: Tensor, targets: Tensor, class_weights: Tensor) -> Tensor:
     """Weighted cross-entropy of each image, averaged over all of its pixels, [B].
 
     Args:
-        logits: Class scores per pixel, [B, K, h, w]; enlarged to the size of `labels` (bilinear, corners aligned).
-        labels: Class of each pixel, negative for pixels that do not count, int64 [B, H, W].
+        logits: Class scores per pixel, [B, K, h, w]; enlarged to the size of `targets` (bilinear, corners aligned).
+        targets: Class of each pixel, negative for pixels that do not count, int64 [B, H, W].
         class_weights: Weight of the pixels of each class, [B, K]; without gradient.
     """
-    enlarged = F.interpolate(logits, size=labels.shape[-2:], mode="bilinear", align_corners=True)
-    targets = labels.clamp_min(0)
-    losses = F.cross_entropy(enlarged, targets, reduction="none").flatten(1)
-    weights = class_weights.gather(1, targets.flatten(1)).masked_fill(labels.flatten(1) < 0, 0)
+    enlarged = F.interpolate(logits, size=targets.shape[-2:], mode="bilinear", align_corners=True)
+    classes = targets.clamp_min(0)
+    losses = F.cross_entropy(enlarged, classes, reduction="none").flatten(1)
+    weights = class_weights.gather(1, classes.flatten(1)).masked_fill(targets.flatten(1) < 0, 0)
     return (losses * weights).mean(1)
 
 
