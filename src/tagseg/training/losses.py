@@ -71,13 +71,14 @@ def image_losses(
     if weighting == "pixels":
         losses = enlarged_cross_entropy(logits, pseudo, torch.ones_like(counts, dtype=logits.dtype))
         return losses * pseudo[0].numel() / average(labeled.sum()).clamp_min(1)
-    class_weights = (labeled - counts) / (1 + labeled)
+    class_weights = (labeled - counts) / (1 + labeled)  # q_c, Supp. B.2
+    # Sec. 3.3: images are discarded if one of their classes has no confident pixel.
     complete = ((counts > 0) == F.pad(labels, (1, 0), value=1).bool()).all(1)
 
     losses = torch.where(complete, enlarged_cross_entropy(logits, pseudo, class_weights), 0.0)
     if weighting == "paper":
         image_weights = torch.where(complete, labeled[:, 0], 0.0)
-        losses = losses * image_weights / average(image_weights.sum()).clamp_min(1)
+        losses = losses * image_weights / average(image_weights.sum()).clamp_min(1)  # L_seg, Supp. B.2
     return losses
 
 
