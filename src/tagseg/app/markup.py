@@ -40,7 +40,7 @@ def notice(text: str) -> str:
 
 @contextmanager
 def shown_errors() -> Iterator[None]:
-    """Show what a user can mend as a message on the page."""
+    """Show what a user can fix as a message on the page."""
     try:
         yield
     except (TagsegError, QueueFullError) as error:
