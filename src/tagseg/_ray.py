@@ -195,7 +195,7 @@ class _Worker(Generic[PartT, ResultT]):
         self._task: Callable[[PartT], ResultT] | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Run the task on the part in a row; an error that the user can mend is a result."""
+        """Run the task on the part in a row; an error that the user can fix is a result."""
         number = 0
         try:
             if self._task is None:

@@ -40,7 +40,7 @@ def run_demo(out: str | Path = "demo") -> Path:
     photo_sheet = out / "photos.png"
     console.print(f"Segmenting {len(_PHOTOS)} photos with the model that comes with tagseg, with TTA and CRF")
     for prediction in segment_photos(photo_sheet):
-        console.print(f"  {prediction.name}: {', '.join(prediction.labels) or 'no class found'}", highlight=False)
+        console.print(f"  {prediction.name}: {', '.join(prediction.labels) or 'no known class found'}", highlight=False)
     console.print(f"photos: {photo_sheet}\n", highlight=False)
 
     train_data, test_data = DataSource(f"shapes:{_NUM_TRAIN}"), DataSource(f"shapes:{_NUM_TEST}", split="test")

@@ -1,4 +1,4 @@
-"""Errors that a user can mend: one line each, saying what is wrong, where, and what to do.
+"""Errors that a user can fix: one line each, saying what is wrong, where, and what to do.
 
 Whatever else is raised is a bug in tagseg, or a wrong argument to one of its functions (`ValueError`, `TypeError`).
 """
@@ -43,7 +43,7 @@ _MAX_NAMES = 30  # names of a registry that an error lists; of a larger one it l
 
 
 class TagsegError(Exception):
-    """Base of all errors that a user can mend.
+    """Base of all errors that a user can fix.
 
     Args:
         problem: What is wrong, and where.

@@ -1,4 +1,4 @@
-"""Requests to a server as programs send them, without a library that would mend them."""
+"""Requests to a server as programs send them, without a library that would correct them."""
 
 import http.client
 import json

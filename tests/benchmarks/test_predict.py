@@ -3,8 +3,8 @@ import pytest
 import torch
 
 import tagseg
-from tagseg.benchmarks.images import photo_array
 from tagseg.benchmarks.predict import _predictor, compare_first_passes, compare_runtimes
+from tagseg.benchmarks.synthetic_images import photo_array
 from tagseg.predict.settings import InferenceSettings
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tagseg.data import ImageDataset
-from tagseg.report.diagnosis import Finding, diagnose
+from tagseg.report.diagnosis import RunFinding, diagnose_run
 from tagseg.report.doubtful_tags import find_doubtful_tags
 from tagseg.report.examination import Examination
 from tagseg.report.run_data import RunData, read_run
@@ -65,11 +65,11 @@ def findings_of(
     *examinations: Examination,
     images: Mapping[str, ImageDataset | None] | None = None,
     missing: tuple[str, ...] = (),
-) -> list[Finding]:
+) -> list[RunFinding]:
     examinations = examinations or (examination_of(VALIDATION),)
     doubtful = find_doubtful_tags(examinations, [0.5] * len(CLASSES))
     splits = {"training": TRAINING, "validation": VALIDATION} if images is None else images
-    return diagnose(run, splits, examinations, doubtful, missing)
+    return diagnose_run(run, splits, examinations, doubtful, missing)
 
 
 def test_nothing_is_found_in_a_good_run(good_run: RunData) -> None:
@@ -109,7 +109,7 @@ def test_few_images_that_train_the_masks(good_run: RunData) -> None:
 def test_runs_that_have_not_ended(good_run: RunData) -> None:
     (finding,) = findings_of(replace(good_run, metrics=metrics(12)))
     assert (finding.title, finding.evidence) == ("The training has not ended", "12 of 20 epochs are done")
-    first, second = diagnose(replace(good_run, metrics=metrics(2), predictor=None), {}, [], None, ())
+    first, second = diagnose_run(replace(good_run, metrics=metrics(2), predictor=None), {}, [], None, ())
     assert (first.title, second.title) == ("There is no model yet", "The masks were never trained")
     assert [finding.severity for finding in findings_of(replace(good_run, metrics=[]))] == ["note"]
 

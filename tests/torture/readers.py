@@ -240,7 +240,7 @@ def _image_folder(damaged: str) -> Callable[[Path], Reader]:
         file = folder / "metadata.jsonl"
 
         def read() -> None:
-            from tagseg.data.image_folder import read_image_folder
+            from tagseg.data.imagefolder import read_image_folder
 
             for mask in read_image_folder(file).masks().values():
                 assert mask.ndim == 2

@@ -15,7 +15,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from tagseg._ray import run_on_ray
-from tagseg.benchmarks.images import photo_array
+from tagseg.benchmarks.synthetic_images import photo_array
 from tagseg.errors import ProcessLost
 from tagseg.training.logging import read_metrics
 from tests.guide.commands import commands, run_command

@@ -70,12 +70,12 @@ class Browser:
         if not selected:
             return notice("No image passes this filter.")
         page = min(page, (len(selected) - 1) // PAGE_SIZE)
-        shown = selected[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
+        page_images = selected[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
         return render(
             "browse_gallery",
-            cards=self._cards(shown),
+            cards=self._cards(page_images),
             first=page * PAGE_SIZE + 1,
-            last=page * PAGE_SIZE + len(shown),
+            last=page * PAGE_SIZE + len(page_images),
             total=len(selected),
         )
 
@@ -227,9 +227,9 @@ def build(context: Context) -> None:
     next_page.click(lambda number, *filters: show_page(number + 1, *filters), [page, *chosen], views, **hidden)
     gallery.select(open_card, None, details, scroll_to_output=True, show_progress_on=detail)
     next_image.click(open_next, [selected, *chosen], details, show_progress_on=detail)
-    kept = [selected, verdict, comment, page, *chosen]
-    save.click(keep, kept, [*views, downloads, detail], show_progress_on=detail)
-    save_and_next.click(keep, kept, [*views, downloads, detail], **hidden).success(
+    mark_inputs = [selected, verdict, comment, page, *chosen]
+    save.click(keep, mark_inputs, [*views, downloads, detail], show_progress_on=detail)
+    save_and_next.click(keep, mark_inputs, [*views, downloads, detail], **hidden).success(
         open_next, [selected, *chosen], details, show_progress_on=detail
     )
 
@@ -237,9 +237,9 @@ def build(context: Context) -> None:
 def _next(browser: Browser, index: int, chosen: Filter) -> int | None:
     """Index of the image after another one in the gallery; the other one may have left it by its new mark."""
     everything = [image.index for image in browser.select(chosen._replace(mark="All"))]
-    shown = {image.index for image in browser.select(chosen)}
+    filtered = {image.index for image in browser.select(chosen)}
     position = everything.index(index) if index in everything else -1
-    return next((other for other in everything[position + 1 :] if other in shown), None)
+    return next((other for other in everything[position + 1 :] if other in filtered), None)
 
 
 def _mark(marks: dict[str, Mark], image_id: str) -> Mark:

@@ -50,7 +50,7 @@ class Side:
     threshold: float | None = None
 
     def __str__(self) -> str:
-        parts = [self.model, "TTA" if self.tta else "single scale", *(["CRF"] if self.crf else [])]
+        parts = [self.model, "TTA" if self.tta else "single-scale", *(["CRF"] if self.crf else [])]
         if self.size is not None:
             parts.append(f"size {self.size}")
         if self.threshold is not None:

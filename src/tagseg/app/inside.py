@@ -19,7 +19,7 @@ from tagseg.models.pooling import POOLINGS, build_penalty
 from tagseg.predict.settings import crop_for_size
 from tagseg.report.gallery import Cell, class_colors, paint, thumbnail, to_cell
 from tagseg.report.run_data import RunData, read_run
-from tagseg.report.stages import Labels, Stages, compute_stages, refine_by_iteration, to_labels
+from tagseg.report.stages import ClassMap, Stages, compute_stages, refine_by_iteration, to_class_map
 from tagseg.training.pseudo_labels import UNLABELED
 from tagseg.training.recipe import Recipe
 
@@ -123,7 +123,7 @@ def pamr_frames(run: RunData, stages: Stages, image: Pixels) -> list[Cell]:
         return []
     counts = range(1, run.recipe.pseudo_labels.iterations + 1)
     masks = [stages.masks, *refine_by_iteration(run, stages, counts)]
-    return [_stage_cell(run, image, to_labels(mask, _size(image)), _iterations(n)) for n, mask in enumerate(masks)]
+    return [_stage_cell(run, image, to_class_map(mask, _size(image)), _iterations(n)) for n, mask in enumerate(masks)]
 
 
 def look_inside(context: Context, images: ShownImages, index: int, tags: Sequence[str]) -> str:
@@ -141,12 +141,12 @@ def look_inside(context: Context, images: ShownImages, index: int, tags: Sequenc
     cells = {
         "Image": image_cell(stages.pixels, stages.image_id),
         "CAM masks" if run.is_cam else "Prediction": _stage_cell(
-            run, image, to_labels(stages.masks, _size(image)), "prediction"
+            run, image, to_class_map(stages.masks, _size(image)), "prediction"
         ),
     }
     if stages.pseudo_label is not None:
-        labels = np.where(stages.pseudo_label == UNLABELED, -1, stages.pseudo_label)
-        cells["Pseudo label"] = _stage_cell(run, image, labels, "pseudo label")
+        class_map = np.where(stages.pseudo_label == UNLABELED, -1, stages.pseudo_label)
+        cells["Pseudo label"] = _stage_cell(run, image, class_map, "pseudo label")
     if (ground_truth := images.ground_truth(index)) is not None:
         cells["Ground truth"] = ground_truth_cell(stages.pixels, ground_truth, list(run.classes))
     assert run.predictor is not None
@@ -166,9 +166,9 @@ def _compute(run: RunData, data: ImageDataset) -> tuple[Stages, list[Cell], list
     return stages, pamr_frames(run, stages, thumbnail(stages.pixels, SIDE)), class_scores(run, stages)
 
 
-def _stage_cell(run: RunData, image: Pixels, labels: Labels, stage: str) -> Cell:
-    names = ", ".join(run.classes[value - 1] for value in np.unique(labels) if value > 0) or "background only"
-    return to_cell(paint(image, labels), f"{stage}: {names}")
+def _stage_cell(run: RunData, image: Pixels, class_map: ClassMap, stage: str) -> Cell:
+    names = ", ".join(run.classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
+    return to_cell(paint(image, class_map), f"{stage}: {names}")
 
 
 def _iterations(count: int) -> str:
@@ -202,8 +202,8 @@ def build(context: Context) -> None:
         notice("Choose an image to see its scores, its masks and its pseudo label."), apply_default_css=False
     )
     indices = [index for _, index in images.choices()]
-    # A choice from a list is reported more than once: nothing is computed for what is shown already.
-    shown = gr.State(None)
+    # A choice from a list is reported more than once: nothing is computed for the current one.
+    current_choice = gr.State(None)
 
     def open_image(index: int | None, current: tuple[int, list[str]] | None) -> Any:
         if index is None or (current is not None and current[0] == index):
@@ -223,9 +223,9 @@ def build(context: Context) -> None:
         with shown_errors():
             return look_inside(context, images, index, names), (index, names)
 
-    image.input(open_image, [image, shown], [tags, view, shown], show_progress_on=view)
-    next_image.click(open_next, image, [image, tags, view, shown], show_progress_on=view)
-    tags.input(change_tags, [image, tags, shown], [view, shown], show_progress_on=view)
+    image.input(open_image, [image, current_choice], [tags, view, current_choice], show_progress_on=view)
+    next_image.click(open_next, image, [image, tags, view, current_choice], show_progress_on=view)
+    tags.input(change_tags, [image, tags, current_choice], [view, current_choice], show_progress_on=view)
 
 
 def _predicted_tags(context: Context, images: ShownImages, index: int) -> list[str]:

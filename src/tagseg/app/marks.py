@@ -16,7 +16,7 @@ from tagseg.data.files import ImageFiles, read_text
 from tagseg.models.serialization import write_atomically
 
 MARKS_FILE = "marks.json"
-_DAMAGED = "mend it or move it away: the marks of this run are not replaced"
+_DAMAGED = "fix it or move it away: the marks of this run are not replaced"
 
 
 class Mark(TypedDict):

@@ -40,7 +40,7 @@ def notice(text: str) -> str:
 
 @contextmanager
 def shown_errors() -> Iterator[None]:
-    """Show what a user can mend as a message on the page."""
+    """Show what a user can fix as a message on the page."""
     try:
         yield
     except (TagsegError, QueueFullError) as error:
@@ -73,6 +73,6 @@ def overlay_cell(pixels: Pixels, mask: ClassMask, classes: list[str], name: str,
 
 def ground_truth_cell(pixels: Pixels, mask: Mask, classes: list[str], *, side: int = SIDE) -> Cell:
     """An image with its ground-truth mask over it; ignored pixels are gray and dark."""
-    labels = np.where(mask == IGNORE_LABEL, -1, mask.astype(np.int64))
-    names = ", ".join(classes[value - 1] for value in np.unique(labels) if value > 0) or "background only"
-    return to_cell(paint(thumbnail(pixels, side), labels), f"ground truth: {names}")
+    class_map = np.where(mask == IGNORE_LABEL, -1, mask.astype(np.int64))
+    names = ", ".join(classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
+    return to_cell(paint(thumbnail(pixels, side), class_map), f"ground truth: {names}")

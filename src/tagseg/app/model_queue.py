@@ -11,7 +11,7 @@ MAX_WAITING = 64  # jobs; a large upload that waits lies on the disk, a small on
 
 
 class QueueFullError(Exception):
-    """As many jobs wait as may."""
+    """The queue is full."""
 
 
 class ModelQueue:
@@ -39,7 +39,7 @@ class ModelQueue:
             name: Name under which `jobs_before` finds it.
 
         Raises:
-            QueueFullError: As many jobs wait as may.
+            QueueFullError: The queue is full.
         """
         with self._lock:
             if len(self._names) > self._max_waiting:

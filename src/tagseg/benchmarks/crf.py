@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tagseg._device import usable_cores
-from tagseg.benchmarks.images import photo_like
+from tagseg.benchmarks.synthetic_images import photo_like
 from tagseg.benchmarks.timing import Measurements, Row, Table, Variant, compare, growth, time_call
 from tagseg.refine.crf import dense_crf
 

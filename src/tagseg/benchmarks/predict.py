@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from tagseg._device import multiplies_bfloat16
-from tagseg.benchmarks.images import COMMON_SIZES, photo_array, voc_sizes
+from tagseg.benchmarks.synthetic_images import COMMON_SIZES, photo_array, voc_sizes
 from tagseg.benchmarks.timing import Measurements, Row, Table, Variant, compare, growth, time_call
 from tagseg.data import DataSource
 from tagseg.data.images import Pixels

@@ -8,7 +8,7 @@ from PIL import Image
 
 from tagseg._ray import check_ray
 from tagseg.api import predict_files
-from tagseg.benchmarks.images import photo_array, voc_sizes
+from tagseg.benchmarks.synthetic_images import photo_array, voc_sizes
 from tagseg.benchmarks.timing import Measurements, Row, Table
 from tagseg.predict.predictor import Predictor, load
 

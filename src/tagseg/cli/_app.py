@@ -35,7 +35,7 @@ def options(
 
 
 def main() -> None:
-    """Run a command; errors that a user can mend are one line."""
+    """Run a command; errors that a user can fix are one line."""
     logger = logging.getLogger("tagseg")
     logger.setLevel(logging.INFO)
     handler = logging.StreamHandler()  # messages of the library, on stderr

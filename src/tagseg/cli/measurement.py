@@ -33,8 +33,10 @@ def bench(
         list[str] | None,
         typer.Argument(help="pamr, crf, train, predict (the default); workers; evaluate or sizes of a model."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="For these two: run folder or model file.")] = None,
-    data: Annotated[str | None, typer.Option(help="For these two: images with masks.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model (evaluate, sizes): run folder or model file.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Images with masks (evaluate, sizes).")] = None,
     images: Images = None,
     split: Split = None,
     masks: Masks = None,

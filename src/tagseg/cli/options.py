@@ -39,7 +39,7 @@ Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Use th
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip images that cannot be read.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a setting: section.field=value.")]
 Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Predict on a Ray cluster: auto, local or HOST:PORT.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Workers on the cluster; one a GPU or core by default.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Workers on the cluster; one per GPU or core by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 

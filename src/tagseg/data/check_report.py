@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from tagseg.data.findings import Finding, find
+from tagseg.data.findings import Finding, find_problems
 from tagseg.errors import printable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class CheckReport(BaseModel):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What follows for training: problems first, then warnings and notes."""
-        return find(self)
+        return find_problems(self)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -1,4 +1,4 @@
-"""What `check` finds wrong with a dataset: problems, warnings and notes, judged from the facts of its report.
+"""What `check` finds wrong with a dataset: problems, warnings and notes, from the facts of its report.
 
 The numbers of images are rules of thumb for training from ImageNet weights.
 """
@@ -33,9 +33,9 @@ class Finding(BaseModel):
     """What was found and what to do, in one line."""
 
 
-def find(report: "CheckReport") -> tuple[Finding, ...]:
-    """Judge the facts of a report; problems come first, then warnings and notes."""
-    findings = [finding for judge in _JUDGES for finding in judge(report)]
+def find_problems(report: "CheckReport") -> tuple[Finding, ...]:
+    """Run every check on a report; problems come first, then warnings and notes."""
+    findings = [finding for check in _CHECKS for finding in check(report)]
     order: tuple[Level, ...] = ("problem", "warning", "note")
     return tuple(sorted(findings, key=lambda finding: order.index(finding.level)))
 
@@ -201,7 +201,7 @@ def _copies(report: "CheckReport") -> Iterator[Finding]:
         yield _warning("validation-near-duplicates", text)
 
 
-_JUDGES: tuple[Callable[["CheckReport"], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[["CheckReport"], Iterator[Finding]], ...] = (
     _files,
     _number_of_images,
     _classes,

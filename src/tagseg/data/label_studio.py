@@ -90,18 +90,18 @@ def read_label_studio(path: Path, images: Sequence[Path] = ()) -> Annotations:
     """
     tasks = validated(list[_Task], parse_json(read_text(path), path, _ADVICE), path, _ADVICE)
     indexes = [FileIndex(folder) for folder in images or [path.parent]]
-    found: list[tuple[str, str, list[_Region]]] = []
+    task_regions: list[tuple[str, str, list[_Region]]] = []
     for number, task in enumerate(tasks, start=1):
         place = f"{path}: task {task.get('id', number)}"
         if (annotation := _chosen_annotation(task)) is not None:
-            found.append((_image_name(task, place, indexes), place, _regions(annotation, place)))
-    names = sorted({region.label for _, _, regions in found for region in regions})
-    if found:
+            task_regions.append((_image_name(task, place, indexes), place, _regions(annotation, place)))
+    names = sorted({region.label for _, _, regions in task_regions for region in regions})
+    if task_regions:
         require_class_names(names, path)
     classes, values = class_values(names)
     value_of = dict(zip(names, values, strict=True))
     annotated = []
-    for name, place, regions in found:
+    for name, place, regions in task_regions:
         file = _find_file(name, indexes)
         mask = _BrushMask(tuple(regions), value_of, file, place)
         annotated.append(AnnotatedImage(name, file, frozenset(region.label for region in regions), mask, place))

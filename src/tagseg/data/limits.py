@@ -22,7 +22,7 @@ class MemoryBudget:
     """Bytes that threads share: each acquires what it needs before it decodes, and waits until that is free.
 
     Args:
-        total: Number of bytes; who needs more gets all of them, and works alone.
+        total: Number of bytes. A larger request gets the whole budget and runs alone.
     """
 
     def __init__(self, total: int) -> None:

@@ -20,12 +20,12 @@ from tagseg._json import validated
 from tagseg.data._shapes_render import SHAPE_CLASSES
 from tagseg.data.annotations import Annotations
 from tagseg.data.arrow import ARROW_SUFFIXES, read_arrow
+from tagseg.data.class_folders import read_class_folders
 from tagseg.data.classes import ClassChoice, split_choice
 from tagseg.data.coco import coco_masks, find_coco, read_coco
 from tagseg.data.cvat import is_cvat, read_cvat
 from tagseg.data.files import TAR_SUFFIX, expand_home, find_shards
-from tagseg.data.folders import read_class_folders
-from tagseg.data.image_folder import find_image_folder, read_image_folder
+from tagseg.data.imagefolder import find_image_folder, read_image_folder
 from tagseg.data.images import IMAGE_SUFFIXES
 from tagseg.data.label_studio import is_json_list, read_label_studio
 from tagseg.data.mask_folders import (

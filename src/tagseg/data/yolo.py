@@ -71,9 +71,9 @@ def read_yolo(path: Path, split: str | None = None) -> Annotations:
     images = []
     for name, image in _images_of_split(path, content, split):
         if is_file(labels := label_file(image)):
-            found = frozenset(texts[number] for number in _read_class_numbers(labels, len(texts)))
+            image_classes = frozenset(texts[number] for number in _read_class_numbers(labels, len(texts)))
             mask = _YoloMask(FileRef(image), labels, tuple(values))
-            images.append(AnnotatedImage(name, FileRef(image), found, mask, str(labels)))
+            images.append(AnnotatedImage(name, FileRef(image), image_classes, mask, str(labels)))
     return Annotations(str(path), classes, tuple(images))
 
 

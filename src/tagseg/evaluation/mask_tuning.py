@@ -94,7 +94,7 @@ def best_background(
     tta: bool = False,
     progress: bool = False,
 ) -> MaskTuning:
-    """Find the background value of a CAM with the best mean IoU: a fair baseline is a baseline at its best.
+    """Find the background value of a CAM with the best mean IoU, tuned so that the CAM baseline is not understated.
 
     Args:
         model: A CAM.

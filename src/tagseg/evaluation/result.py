@@ -121,7 +121,7 @@ class Evaluation:
             table.add_row(name, *(_percent(column[index]) for column in columns))
         table.add_section()
         table.add_row("mean", *(_percent(mean(column)) for column in columns), style="bold")
-        table.add_row("objects only", *(_percent(mean(column[1:])) for column in columns))
+        table.add_row("mean without\nbackground", *(_percent(mean(column[1:])) for column in columns))
         console.print(table)
         for line in self._notes():
             console.print(line, highlight=False)

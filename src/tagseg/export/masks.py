@@ -18,7 +18,7 @@ from tagseg.data.masks import IGNORE_LABEL, values_in
 from tagseg.errors import ConfigError, make_folder, unknown_name, writing
 from tagseg.export.coco import CocoWriter
 from tagseg.export.cvat import CvatWriter
-from tagseg.export.hugging_face import HuggingFaceWriter
+from tagseg.export.imagefolder import HuggingFaceWriter
 from tagseg.export.label_studio import LabelStudioWriter
 from tagseg.export.mask_input import ImageContent, MaskedImage, open_masked_images
 from tagseg.export.mask_writer import ExportedImage, ExportOptions, MaskWriter, write_new

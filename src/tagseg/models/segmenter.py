@@ -80,7 +80,7 @@ class Segmenter(Network):
         """
         skip, deep = self._features(x, deep)
         logits = with_background(self._pixel_scores(skip, deep), score=self.config.background_score)
-        masks = logits.softmax(1)
+        masks = logits.softmax(1)  # Sec. 3.2: softmax over the classes and the background
         sized = enlarge(masks, x.shape[-2:]) if full_size else masks
         return Segmentation(self._score(logits, masks), sized, logits, self._tokens(deep))
 
@@ -107,7 +107,7 @@ class Segmenter(Network):
         """Class scores [B, C]: y_c = y_c^nGWP + y_c^size-focal (Eq. 3 and 5)."""
         logits, masks = logits[:, 1:], masks[:, 1:]
         scores = self._pool(logits, masks)
-        return scores if self._penalty is None else scores + self._penalty(masks)
+        return scores if self._penalty is None else scores + self._penalty(masks)  # Eq. 3 + Eq. 5
 
 
 class ASPP(nn.Module):

@@ -396,11 +396,11 @@ class _JobGroup:
                 probs = self._refine_resized(probs)
             for top, rows in resize_in_bands(probs, self._shape):
                 self._writer.write(top, rows)
-        kept = probs.cpu() if probs is not None and self._keep_probs else None
+        cpu_probs = probs.cpu() if probs is not None and self._keep_probs else None
         confidences = self._writer.confidences([1 + len(classes) for _, classes in self._jobs])
         outputs = zip(self._jobs, self._writer.masks, confidences, strict=True)
         for row, (job, mask, confidence) in enumerate(outputs):
-            job_probs = None if kept is None else kept[row, : 1 + len(job[1])].clone()
+            job_probs = None if cpu_probs is None else cpu_probs[row, : 1 + len(job[1])].clone()
             # A copy, so that the masks of a batch are freed one by one; but a single one may be large.
             yield job, ImageSegmentation(job[1], mask if len(self._jobs) == 1 else mask.copy(), job_probs, confidence)
 

@@ -99,18 +99,18 @@ class PredictionFolder:
         self._out, self._run, self._files = out, run, files
         self._skip_existing, self._overwrite = skip_existing, overwrite
         earlier = {name: part for name, part in _read_folder(out) if part.files}
-        self._own = earlier.pop(self.path.name, _Earlier(run))
+        self._earlier = earlier.pop(self.path.name, _Earlier(run))
         for name, other in earlier.items():
             self._require_same_run(out / name, other.run)
         if not overwrite:
-            self._require_same_run(self.path, self._own.run)
-        same_run = [*earlier.values(), *([self._own] if self._own.run == run else [])]
+            self._require_same_run(self.path, self._earlier.run)
+        same_run = [*earlier.values(), *([self._earlier] if self._earlier.run == run else [])]
         self._finished = {name: record for part in same_run for name, record in part.records.items()}
-        self._owned = self._own.files.union(*(other.files for other in earlier.values()))
-        self._legend = self._own.legend
+        self._known_files = self._earlier.files.union(*(other.files for other in earlier.values()))
+        self._legend = self._earlier.legend
         if files.needs_legend_file and (out / LEGEND_FILE).exists():
-            self._require_owned(LEGEND_FILE)
-        self._own_files = {file for record in self._finished.values() for file in record.files.values()}
+            self._require_known(LEGEND_FILE)
+        self._finished_files = {file for record in self._finished.values() for file in record.files.values()}
         self._records: dict[str, ImageRecord] = {}  # of this job, kept and new
         self._order: list[str] = []
         self._journal: TextIO | None = None
@@ -133,12 +133,12 @@ class PredictionFolder:
         for image in images:
             names.add(image.name)
             count += self._is_to_predict(image)
-        if self._own.run != self._run:
-            for record in self._own.records.values():
+        if self._earlier.run != self._run:
+            for record in self._earlier.records.values():
                 if record.name not in names and (record.path or "").partition("#t=")[0] not in more:
                     raise ConfigError(
                         f"{self.path} lists {record.name}, which is not among these images, with other settings "
-                        f"({self._difference(self._own.run)})",
+                        f"({self._difference(self._earlier.run)})",
                         "choose another folder with {out}",
                     )
         self._begin()
@@ -169,7 +169,7 @@ class PredictionFolder:
         """
         if self._skip_existing and (earlier := self._repeated(record)):
             record = record.model_copy(update={"files": self._existing(earlier) | record.files})
-        for file in set(output_files(record.name).values()) & self._owned - set(record.files.values()):
+        for file in set(output_files(record.name).values()) & self._known_files - set(record.files.values()):
             with writing(self._out / file):
                 (self._out / file).unlink(missing_ok=True)
         self._note({"image": record.model_dump(mode="json")})
@@ -203,8 +203,8 @@ class PredictionFolder:
         for file in files.values():
             if not (self._out / file).exists():
                 continue
-            self._require_owned(file)
-            is_left_over = self._skip_existing and (repeated or file not in self._own_files)
+            self._require_known(file)
+            is_left_over = self._skip_existing and (repeated or file not in self._finished_files)
             if not self._overwrite and not is_left_over:
                 of_other = f", of {record.path}" if record and image.path != record.path else ""
                 of_other = of_other or (", with other tags" if record and image.tags != record.tags else "")
@@ -226,8 +226,8 @@ class PredictionFolder:
         """Files of an image that still exist, by kind."""
         return {kind: file for kind, file in record.files.items() if (self._out / file).exists()}
 
-    def _require_owned(self, file: str) -> None:
-        if file not in self._owned:
+    def _require_known(self, file: str) -> None:
+        if file not in self._known_files:
             raise ConfigError(
                 f"{self._out / file}: exists, and no predictions.json beside it lists it, so it is not overwritten",
                 "choose another folder with {out}",
@@ -248,14 +248,14 @@ class PredictionFolder:
     def _begin(self) -> None:
         make_folder(self._out)
         index = self.path.name
-        remove_part_files(self._out, {index, index + _JOURNAL_SUFFIX, *self._own.unfinished})
+        remove_part_files(self._out, {index, index + _JOURNAL_SUFFIX, *self._earlier.unfinished})
         # At every moment the index and the journal together list all files of earlier calls.
-        if self._own.run == self._run:
-            if self._own.records:
+        if self._earlier.run == self._run:
+            if self._earlier.records:
                 self._write_index(complete=False, skipped=(), left_out={})
-            self._open_journal(sorted(self._own.unfinished))
+            self._open_journal(sorted(self._earlier.unfinished))
         else:
-            self._open_journal(sorted(self._own.files))
+            self._open_journal(sorted(self._earlier.files))
             self._write_index(complete=False, skipped=(), left_out={})
 
     def _open_journal(self, files: Sequence[str]) -> None:
@@ -288,7 +288,7 @@ class PredictionFolder:
 
     def _all_records(self) -> list[ImageRecord]:
         """Images of this job in its order, then those of earlier calls under this index that the job does not have."""
-        earlier = self._own.records if self._own.run == self._run else {}
+        earlier = self._earlier.records if self._earlier.run == self._run else {}
         with self._lock:
             done = [self._records[name] for name in dict.fromkeys(self._order) if name in self._records]
             return [*done, *(record for name, record in earlier.items() if name not in self._records)]
@@ -297,11 +297,11 @@ class PredictionFolder:
         """Draw the classes of all indexes in the folder, if this job needs a legend or an earlier one wrote it."""
         parts = [part for _, part in _read_folder(self._out)]  # other shards may have written since this job began
         images = [record for part in parts for record in part.records.values()]
-        found = {entry.value: entry.name for image in images for entry in image.classes}
+        class_names = {entry.value: entry.name for image in images for entry in image.classes}
         is_ours, path = any(LEGEND_FILE in part.files for part in parts), self._out / LEGEND_FILE
         if images and (is_ours or (self._files.needs_legend_file and not path.exists())):
             self._note({"writes": [LEGEND_FILE]})
-            write_atomically(path, lambda part: draw_legend(sorted(found.items())).save(part, "PNG"))
+            write_atomically(path, lambda part: draw_legend(sorted(class_names.items())).save(part, "PNG"))
             self._legend = LEGEND_FILE
 
     def _write_index(self, *, complete: bool, skipped: Sequence[str], left_out: Mapping[str, list[str]]) -> None:

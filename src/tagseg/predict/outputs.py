@@ -38,8 +38,8 @@ class OutputFiles:
 
     def names(self, name: str) -> dict[str, str]:
         """Files of an image by kind, relative to the folder."""
-        wanted = {"mask": True, "overlay": self.overlay, "confidence": self.confidence}
-        return {kind: file for kind, file in output_files(name).items() if wanted[kind]}
+        is_written = {"mask": True, "overlay": self.overlay, "confidence": self.confidence}
+        return {kind: file for kind, file in output_files(name).items() if is_written[kind]}
 
     def save(self, kind: str, prediction: Prediction, file: Path | BinaryIO) -> None:
         """Draw the file of a kind and save it, whatever the suffix of its path."""

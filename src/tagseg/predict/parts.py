@@ -236,9 +236,9 @@ def _prepare(out: Path, job: JobRecord, *, skip_existing: bool) -> None:
 def _finish(out: Path, job: JobRecord, records: Sequence[PartRecord], files: OutputFiles) -> Path:
     """Write the legend and the complete job.json, and remove what lost workers left."""
     remove_part_files(out)
-    found = {value: name for record in records for value, name in record.found.items()}
+    class_names = {value: name for record in records for value, name in record.found.items()}
     if job.format == "png" and files.needs_legend_file:
-        write_atomically(out / LEGEND_FILE, lambda part: draw_legend(sorted(found.items())).save(part, "PNG"))
+        write_atomically(out / LEGEND_FILE, lambda part: draw_legend(sorted(class_names.items())).save(part, "PNG"))
     skipped = tuple(line for record in records for line in record.skipped)
     _write(out / JOB_FILE, job.model_copy(update={"complete": True, "skipped": skipped}))
     return out / JOB_FILE
@@ -278,21 +278,21 @@ def _write_rows(
     pa, parquet = _import_parquet()
     schema = _schema(pa, job.files)
     write_row = partial(_row, out=out, job=job, files=files)
-    found: dict[int, str] = {}
+    class_names: dict[int, str] = {}
     count, rows, size = 0, list[dict[str, Any]](), 0
     with parquet.ParquetWriter(path, schema) as writer, closing(read_ahead(write_row, stream)) as written:
         for row in written:
             rows.append(row)
             count += 1
             size += sum(len(row[_COLUMNS[kind]]["bytes"] or b"") for kind in job.files)
-            found.update((entry["value"], entry["name"]) for entry in row["classes"])
+            class_names.update((entry["value"], entry["name"]) for entry in row["classes"])
             on_image(count)
             if len(rows) == _ROWS_OF_GROUP or size >= _BYTES_OF_GROUP:
                 writer.write_table(pa.Table.from_pylist(rows, schema))
                 rows, size = [], 0
         if rows:
             writer.write_table(pa.Table.from_pylist(rows, schema))
-        record = PartRecord(images=count, skipped=tuple(stream.skipped), found=found)
+        record = PartRecord(images=count, skipped=tuple(stream.skipped), found=class_names)
         writer.add_key_value_metadata({_METADATA_KEY: record.model_dump_json()})
 
 

@@ -55,7 +55,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         height, width = self.mask.shape
-        classes = ", ".join(f"{name} {self.scores[name]:.0%}" for name in self.labels) or "no class found"
+        classes = ", ".join(f"{name} {self.scores[name]:.0%}" for name in self.labels) or "no known class found"
         return f"Prediction({self.name!r}, {width} x {height}: {classes})"
 
     def _repr_png_(self) -> bytes:

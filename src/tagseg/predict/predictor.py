@@ -171,7 +171,7 @@ class Predictor:
             folder: Folder to write; none of these files may exist in it.
             license: Identifier of the model's license, as the hub has them, such as `apache-2.0`.
         """
-        from tagseg.export.hub import write_pretrained  # which writes a card of a run, and so imports training
+        from tagseg.export.model_card import write_pretrained  # which writes a card of a run, and so imports training
 
         return write_pretrained(self, Path(folder), license=license)
 

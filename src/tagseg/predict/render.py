@@ -153,7 +153,7 @@ def draw_legend(entries: Sequence[tuple[int, str]], *, text_size: int = 20, heig
     """Draw a legend in columns: a colored square and a text for each class.
 
     Args:
-        entries: Mask value and text of each class; without any the legend reads "no class found".
+        entries: Mask value and text of each class; without any the legend reads "no known class found".
         text_size: Font size in pixels.
         height: Height to fill before a further column starts; at least some rows are filled.
     """
@@ -161,7 +161,7 @@ def draw_legend(entries: Sequence[tuple[int, str]], *, text_size: int = 20, heig
     pad, row_height = text_size * 3 // 4, text_size * 7 // 4
     num_rows = max(_MIN_LEGEND_ROWS, (height - pad) // row_height)
     texts = [text if len(text) <= _MAX_LEGEND_TEXT else text[: _MAX_LEGEND_TEXT - 1] + "…" for _, text in entries]
-    texts = texts or ["no class found"]
+    texts = texts or ["no known class found"]
     swatch = text_size + pad // 2 if entries else 0
     column_width = swatch + round(max(font.getlength(text) for text in texts)) + 2 * pad
     size = (-(-len(texts) // num_rows) * column_width, min(len(texts), num_rows) * row_height + pad)

@@ -71,8 +71,7 @@ class InferenceSettings:
         thresholds: Lowest score (after the sigmoid) at which a class is kept: one for all classes, or one for each.
         background_power: Exponent that discounts the merged background; 3 for the method, 1 for the others.
         background: Constant background value in place of the model's own; CAM only.
-        temperature: Divides the logits before the softmax, so that probabilities are as high as pixels are right;
-            networks that learned from masks only.
+        temperature: Temperature of the softmax (calibration); supervised networks only.
         thresholds_from: Key of `THRESHOLD_ORIGINS` for the thresholds and the background. Results with settings that
             were chosen on masks are no longer results of image tags alone.
     """

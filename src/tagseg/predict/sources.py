@@ -191,10 +191,10 @@ class _Search:
         elif path.is_file():
             self._add_file(FileRef(path), path.name)
         elif member and is_archive(archive):
-            found = FileIndex(Path(archive)).find(member)
-            if found is None:
+            member_file = FileIndex(Path(archive)).find(member)
+            if member_file is None:
                 raise DataError(f"{archive}: has no image {member}", "check its name")
-            self._add_file(found, member)
+            self._add_file(member_file, member)
         elif has_magic(str(path)):
             matches = [match for match in _matches(path) if match.is_file()]
             shards = [match for match in matches if match.suffix.lower() in (*ARROW_SUFFIXES, TAR_SUFFIX)]

@@ -58,7 +58,7 @@ def _match(
     """Find the entry of each image, and refuse entries that fit two images."""
     by_path = {_normalize(name): entry for name, entry in entries.items()}
     matched: dict[str, str] = {}  # location of an entry -> path of its image
-    found: list[Tags] = []
+    matched_tags: list[Tags] = []
     missing: list[str] = []
     for source in sources:
         path = source.path or source.name
@@ -69,11 +69,11 @@ def _match(
         labels, location = entry
         if matched.setdefault(location, path) != path:
             raise DataError(f"{location}: could be {matched[location]} or {path}", "write more of its path there")
-        found.append(labels)
+        matched_tags.append(labels)
     if missing:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise DataError(f"{origin}: has no tags for {missing[0]}{others}", advice)
-    return found
+    return matched_tags
 
 
 def _spellings(source: ImageSource | VideoSource) -> Iterator[str]:

@@ -60,5 +60,5 @@ def _affinities(image: Tensor, columns: Tensor, kernel: str) -> Tensor:
             total, squares = difference.sum(1, keepdim=True), difference.square().sum(1, keepdim=True)
             scale = color_scale(total, squares, values, kernel)
             affinity.sub_(difference.abs_().div_(scale))  # Eq. 8
-        torch.softmax(affinity.div_(len(image)), 1, out=target)
+        torch.softmax(affinity.div_(len(image)), 1, out=target)  # alpha of Eq. 7
     return weights

@@ -152,12 +152,13 @@ def _affinities(  # type: ignore[no-untyped-def]
         # Neighbors that pad to a power of two have dilation 0: they are the center, and their difference is 0.
         difference = tl.load(plane + row * width + column).to(tl.float32) - center
         total, squares = tl.sum(difference, 0), tl.sum(difference * difference, 0)
-        variance = tl.maximum((squares - total * total / values) / (values - 1), 0.0)
+        variance = tl.maximum((squares - total * total / values) / (values - 1), 0.0)  # Eq. 8, sigma squared
         scale = 1e-8 + (0.1 * tl.sqrt(variance) if reference else variance)
         distance += tl.abs(difference) / scale[None, :]  # Eq. 8
     affinity = tl.where(is_neighbor, -distance / channels, float("-inf"))
     exps = tl.exp(affinity - tl.max(affinity, 0)[None, :])
     target = weights + (sample * (8 * dilations_count) + neighbor) * pixels + pixel
+    # alpha of Eq. 7
     tl.store(target, exps / tl.sum(exps, 0)[None, :], mask=is_neighbor & exists)
 
 

@@ -17,7 +17,7 @@ from tagseg.report.run_data import RunData
 Severity = Literal["problem", "warning", "note"]
 _SEVERITIES: tuple[Severity, ...] = ("problem", "warning", "note")
 _MAX_NAMED = 6  # classes that one finding names
-_MIN_TAGGED = 3  # images with a tag from which on its masks and its threshold are judged
+_MIN_TAGGED = 3  # images with a tag from which on its masks and its threshold are checked
 _EMPTY_SHARE = 0.0005  # of an image: a mask of 22 x 22 pixels in a megapixel
 _FULL_SHARE = 0.85
 _MIN_TRAINING_IMAGES, _MIN_VALIDATION_IMAGES = 20, 5
@@ -28,7 +28,7 @@ _CHANCE_FACTOR = 1.2  # mean average precision, relative to that of random score
 
 
 @dataclass(frozen=True)
-class Finding:
+class RunFinding:
     """Something that is wrong, or may be.
 
     Attributes:
@@ -44,13 +44,13 @@ class Finding:
     advice: str
 
 
-def diagnose(
+def diagnose_run(
     run: RunData,
     images: Mapping[str, ImageDataset | None],
     examinations: Sequence[Examination],
     doubtful_tags: DoubtfulTags | None,
     missing: Sequence[str],
-) -> list[Finding]:
+) -> list[RunFinding]:
     """Find what went wrong in a run, the most severe first.
 
     Args:
@@ -62,35 +62,35 @@ def diagnose(
     """
     validation = next((examination for examination in examinations if examination.split == "validation"), None)
     findings = chain(
-        _judge_progress(run),
-        _judge_mask_training(run),
-        _judge_learning(run, images.get("validation")),
-        _judge_masks(examinations),
-        _judge_thresholds(run, validation) if validation else (),
-        _judge_images(run, images, examinations, missing),
-        _judge_tag_counts(images),
-        _judge_losses(run),
-        _judge_tags(examinations, doubtful_tags),
+        _check_progress(run),
+        _check_mask_training(run),
+        _check_learning(run, images.get("validation")),
+        _check_masks(examinations),
+        _check_thresholds(run, validation) if validation else (),
+        _check_images(run, images, examinations, missing),
+        _check_tag_counts(images),
+        _check_losses(run),
+        _check_tags(examinations, doubtful_tags),
     )
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
-def _judge_progress(run: RunData) -> Iterator[Finding]:
+def _check_progress(run: RunData) -> Iterator[RunFinding]:
     """Whether the training has ended."""
     validation, epochs = run.metrics_of("validation"), run.recipe.training.epochs
     finished = max((line["epoch"] for line in validation), default=0)
     resume = "run the same training command again: it resumes"
     if run.predictor is None:
-        yield Finding("problem", "There is no model yet", f"{finished} of {epochs} epochs are done", resume)
+        yield RunFinding("problem", "There is no model yet", f"{finished} of {epochs} epochs are done", resume)
     elif not run.metrics:
-        yield Finding(
+        yield RunFinding(
             "note", "The training was not examined", "metrics.jsonl is missing or empty", "keep it in the run folder"
         )
     elif finished < epochs:
-        yield Finding("warning", "The training has not ended", f"{finished} of {epochs} epochs are done", resume)
+        yield RunFinding("warning", "The training has not ended", f"{finished} of {epochs} epochs are done", resume)
 
 
-def _judge_mask_training(run: RunData) -> Iterator[Finding]:
+def _check_mask_training(run: RunData) -> Iterator[RunFinding]:
     """Whether pseudo labels have trained the masks; a CAM has none to train, and a supervised run learns from masks."""
     settings, title = run.recipe.training, "The masks were never trained"
     if not run.makes_pseudo_labels:
@@ -104,7 +104,7 @@ def _judge_mask_training(run: RunData) -> Iterator[Finding]:
         if line["epoch"] > settings.classification_epochs and isinstance(line.get("supervised"), int | float)
     ]
     if lines and not shares:
-        yield Finding(
+        yield RunFinding(
             "problem",
             title,
             f"the run stopped in epoch {lines[-1]['epoch']}, and masks are trained from epoch "
@@ -112,14 +112,14 @@ def _judge_mask_training(run: RunData) -> Iterator[Finding]:
             "run the same training command again: it resumes",
         )
     elif shares and max(shares) == 0:
-        yield Finding(
+        yield RunFinding(
             "problem",
             title,
             f"no image had a complete pseudo label from epoch {settings.classification_epochs + 1} on",
             "lower pseudo_labels.foreground_threshold and min_threshold, or raise training.classification_epochs",
         )
     elif shares and np.mean(shares[-10:]) < _RARE_SUPERVISION:
-        yield Finding(
+        yield RunFinding(
             "warning",
             "Few images train the masks",
             f"only {100 * np.mean(shares[-10:]):.0f} % had a complete pseudo label at the end",
@@ -127,7 +127,7 @@ def _judge_mask_training(run: RunData) -> Iterator[Finding]:
         )
 
 
-def _judge_learning(run: RunData, images: ImageDataset | None) -> Iterator[Finding]:
+def _check_learning(run: RunData, images: ImageDataset | None) -> Iterator[RunFinding]:
     """Whether the class scores are better than random ones."""
     precision = next((line.get("mAP") for line in reversed(run.metrics_of("validation"))), None)
     if images is None or not len(images) or not isinstance(precision, int | float):
@@ -135,7 +135,7 @@ def _judge_learning(run: RunData, images: ImageDataset | None) -> Iterator[Findi
     shares = images.labels.mean(0)
     chance = 100 * float(shares[(shares > 0) & (shares < 1)].mean())  # random scores' precision is the class's share
     if precision < _CHANCE_FACTOR * chance:
-        yield Finding(
+        yield RunFinding(
             "problem",
             "The tags were not learned",
             f"mean average precision is {precision:.0f} % on the validation images; random scores have {chance:.0f} %",
@@ -143,7 +143,7 @@ def _judge_learning(run: RunData, images: ImageDataset | None) -> Iterator[Findi
         )
 
 
-def _judge_masks(examinations: Sequence[Examination]) -> Iterator[Finding]:
+def _check_masks(examinations: Sequence[Examination]) -> Iterator[RunFinding]:
     """Whether classes have no mask in images that have their tag, or one that covers everything."""
     if not examinations:
         return
@@ -161,14 +161,14 @@ def _judge_masks(examinations: Sequence[Examination]) -> Iterator[Finding]:
             covered = f"{100 * np.median(tagged):.0f} % of the image in the median of {len(tagged)}"
             full.append(f"{name} ({covered})")
     if empty:
-        yield Finding(
+        yield RunFinding(
             "problem",
             "Classes have collapsed: their masks are empty although the tag is given",
             _name(empty),
             "add images of the class without its usual companions, or train for more epochs",
         )
     if full:
-        yield Finding(
+        yield RunFinding(
             "problem",
             "Masks cover nearly the whole image",
             _name(full),
@@ -176,7 +176,7 @@ def _judge_masks(examinations: Sequence[Examination]) -> Iterator[Finding]:
         )
 
 
-def _judge_thresholds(run: RunData, validation: Examination) -> Iterator[Finding]:
+def _check_thresholds(run: RunData, validation: Examination) -> Iterator[RunFinding]:
     """Whether thresholds are at a bound: every image reaches them, or almost none."""
     assert run.predictor is not None
     settings = run.predictor.settings
@@ -193,51 +193,53 @@ def _judge_thresholds(run: RunData, validation: Examination) -> Iterator[Finding
             low.append(evidence)
     advice = "the scores do not tell images apart: train for more epochs, add images of these classes, check their tags"
     if high:
-        yield Finding("warning", "Thresholds so high that almost no validation image reaches them", _name(high), advice)
+        yield RunFinding(
+            "warning", "Thresholds so high that almost no validation image reaches them", _name(high), advice
+        )
     if low:
-        yield Finding("warning", "Thresholds so low that every validation image reaches them", _name(low), advice)
+        yield RunFinding("warning", "Thresholds so low that every validation image reaches them", _name(low), advice)
 
 
-def _judge_images(
+def _check_images(
     run: RunData,
     images: Mapping[str, ImageDataset | None],
     examinations: Sequence[Examination],
     missing: Sequence[str],
-) -> Iterator[Finding]:
+) -> Iterator[RunFinding]:
     """Whether the images are still where they were."""
     advice = "put them back, or run the report in the folder where you trained: paths may be relative to it"
     for line in missing:
-        yield Finding("warning", "Images cannot be opened", line, advice)
+        yield RunFinding("warning", "Images cannot be opened", line, advice)
     for split, key in (("training", "train"), ("validation", "validation")):
         data, dataset = run.config["data"].get(key), images.get(split)
         expected = data.get("image_count") if isinstance(data, Mapping) else None
         if dataset is not None and isinstance(expected, int) and len(dataset) < expected:
             evidence = f"{expected - len(dataset):,} of {expected:,} {split} images are missing"
-            yield Finding("warning", "Images are missing", evidence, advice)
+            yield RunFinding("warning", "Images are missing", evidence, advice)
     for examination in examinations:
         if unreadable := examination.unreadable:
             evidence = f"{len(unreadable)} of the {examination.split} images; the first: {unreadable[0]}"
-            yield Finding("warning", "Images cannot be read", evidence, "replace these files")
+            yield RunFinding("warning", "Images cannot be read", evidence, "replace these files")
 
 
-def _judge_tag_counts(images: Mapping[str, ImageDataset | None]) -> Iterator[Finding]:
+def _check_tag_counts(images: Mapping[str, ImageDataset | None]) -> Iterator[RunFinding]:
     """Whether classes have too few images to be learned, or to have their threshold tuned."""
     training, validation = images.get("training"), images.get("validation")
     if training is not None and len(training):
         counts = training.labels.sum(0).numpy()
         if rare := _counted(training, counts, counts < _MIN_TRAINING_IMAGES):
-            yield Finding("warning", "Classes with few training images", _name(rare), "add images of these classes")
+            yield RunFinding("warning", "Classes with few training images", _name(rare), "add images of these classes")
         if constant := _counted(training, counts, counts == len(training)):
             advice = "add images without them: nothing shows what these classes are not"
-            yield Finding("warning", "Classes that every training image has", _name(constant), advice)
+            yield RunFinding("warning", "Classes that every training image has", _name(constant), advice)
     if validation is not None and len(validation):
         counts = validation.labels.sum(0).numpy()
         if rare := _counted(validation, counts, counts < _MIN_VALIDATION_IMAGES):
             advice = "raise validation.fraction or add images: their thresholds and scores are uncertain"
-            yield Finding("note", "Classes with few validation images", _name(rare), advice)
+            yield RunFinding("note", "Classes with few validation images", _name(rare), advice)
 
 
-def _judge_losses(run: RunData) -> Iterator[Finding]:
+def _check_losses(run: RunData) -> Iterator[RunFinding]:
     """Whether the validation loss rises after its minimum.
 
     The part of the pseudo labels is left out, because these change in training.
@@ -256,13 +258,13 @@ def _judge_losses(run: RunData) -> Iterator[Finding]:
     evidence = f"{losses[best]:.3g} in epoch {best}, {losses[last]:.3g} in epoch {last}"
     if run.recipe.validation.checkpoint == "best":
         advice = f"train for fewer epochs; the model is the best checkpoint already, epoch {run.checkpoint_epoch}"
-        yield Finding("note", "The validation loss rises: the network overfits", evidence, advice)
+        yield RunFinding("note", "The validation loss rises: the network overfits", evidence, advice)
     else:
         advice = "train for fewer epochs, or keep the best checkpoint with validation.checkpoint=best"
-        yield Finding("warning", "The validation loss rises: the network overfits", evidence, advice)
+        yield RunFinding("warning", "The validation loss rises: the network overfits", evidence, advice)
 
 
-def _judge_tags(examinations: Sequence[Examination], doubtful_tags: DoubtfulTags | None) -> Iterator[Finding]:
+def _check_tags(examinations: Sequence[Examination], doubtful_tags: DoubtfulTags | None) -> Iterator[RunFinding]:
     """Whether the model contradicts tags."""
     if doubtful_tags is None or not doubtful_tags.num_tags:
         return
@@ -273,9 +275,9 @@ def _judge_tags(examinations: Sequence[Examination], doubtful_tags: DoubtfulTags
     )
     if num_images > _MANY_DOUBTS * num_examined:
         advice = "these are more likely errors of the model: train for more epochs before correcting tags"
-        yield Finding("warning", "The model and the tags disagree in many images", evidence, advice)
+        yield RunFinding("warning", "The model and the tags disagree in many images", evidence, advice)
     else:
-        yield Finding("note", "Some tags may be wrong", evidence, "look at the images under Tags to check")
+        yield RunFinding("note", "Some tags may be wrong", evidence, "look at the images under Tags to check")
 
 
 def _counted(data: ImageDataset, counts: NDArray[Any], is_listed: NDArray[np.bool_]) -> list[str]:

@@ -14,7 +14,7 @@ from tagseg.data.images import Pixels
 from tagseg.data.masks import IGNORE_LABEL as MASK_IGNORE, MaskDataset
 from tagseg.predict.render import blend
 from tagseg.report.run_data import RunData
-from tagseg.report.stages import Labels, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_labels
+from tagseg.report.stages import ClassMap, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_class_map
 from tagseg.training.pseudo_labels import UNLABELED as PSEUDO_LABEL_IGNORE
 
 ITERATIONS = (1, 3, 5, 7, 10)
@@ -126,17 +126,17 @@ def thumbnail(pixels: Pixels, side: int) -> Pixels:
     return np.asarray(image)
 
 
-def paint(image: Pixels, labels: Labels) -> Pixels:
+def paint(image: Pixels, class_map: ClassMap) -> Pixels:
     """Overlay an image with its classes; ignored pixels become gray and dark.
 
     Args:
         image: The image, [H, W, 3].
-        labels: 0 for the background, k for the k-th class, negative for ignored pixels; resized to the image.
+        class_map: 0 for the background, k for the k-th class, negative for ignored pixels; resized to the image.
     """
-    labels = _resize_nearest(labels, image.shape[:2])
-    painted = blend(image, np.maximum(labels, 0).astype(np.uint16))
+    class_map = _resize_nearest(class_map, image.shape[:2])
+    painted = blend(image, np.maximum(class_map, 0).astype(np.uint16))
     gray = image.astype(np.float32).mean(2, keepdims=True)
-    return np.where(labels[..., None] < 0, _IGNORED_BRIGHTNESS * gray, painted).astype(np.uint8)
+    return np.where(class_map[..., None] < 0, _IGNORED_BRIGHTNESS * gray, painted).astype(np.uint8)
 
 
 def to_data_uri(image: Pixels) -> str:
@@ -162,13 +162,13 @@ def class_colors(classes: int) -> list[str]:
 def _stage_row(run: RunData, stages: Stages, masks: MaskDataset | None, side: int, colors: Sequence[str]) -> Row:
     image = thumbnail(stages.pixels, side)
     size = (image.shape[0], image.shape[1])
-    labels = {"CAM masks" if run.is_cam else "prediction": to_labels(stages.masks, size)}
+    class_maps = {"CAM masks" if run.is_cam else "prediction": to_class_map(stages.masks, size)}
     if stages.refined is not None:
-        labels["refinement"] = to_labels(stages.refined, size)
+        class_maps["refinement"] = to_class_map(stages.refined, size)
     if stages.pseudo_label is not None:
-        labels["pseudo label"] = _mark_ignored(stages.pseudo_label, PSEUDO_LABEL_IGNORE)
+        class_maps["pseudo label"] = _mark_ignored(stages.pseudo_label, PSEUDO_LABEL_IGNORE)
     cells: dict[str, Cell | None] = {INPUT: to_cell(image, f"{stages.image_id}, {INPUT}")}
-    cells |= _label_cells(run, stages.image_id, image, labels) | _mask_cell(run, stages.image_id, image, masks)
+    cells |= _stage_cells(run, stages.image_id, image, class_maps) | _mask_cell(run, stages.image_id, image, masks)
     ranked = sorted(stages.predicted_classes, key=lambda k: -stages.scores[k])
     return Row(
         image_id=stages.image_id,
@@ -192,19 +192,19 @@ def _missed(k: int, stages: Stages) -> str:
 def _iteration_row(run: RunData, stages: Stages, masks: MaskDataset | None, side: int) -> Row:
     image = thumbnail(stages.pixels, side)
     size = (image.shape[0], image.shape[1])
-    labels = {"prediction": to_labels(stages.masks, size)}
+    class_maps = {"prediction": to_class_map(stages.masks, size)}
     for count, refined in zip(ITERATIONS, refine_by_iteration(run, stages, ITERATIONS), strict=True):
-        labels[f"{count} iteration{'s' if count > 1 else ''}"] = to_labels(refined, size)
-    cells = _label_cells(run, stages.image_id, image, labels) | _mask_cell(run, stages.image_id, image, masks)
+        class_maps[f"{count} iteration{'s' if count > 1 else ''}"] = to_class_map(refined, size)
+    cells = _stage_cells(run, stages.image_id, image, class_maps) | _mask_cell(run, stages.image_id, image, masks)
     return Row(stages.image_id, cells, tags=[], predicted=[], hidden_tags=0)
 
 
-def _label_cells(run: RunData, image_id: str, image: Pixels, labels: dict[str, Labels]) -> dict[str, Cell | None]:
-    """Paint an image with the labels of each stage."""
+def _stage_cells(run: RunData, image_id: str, image: Pixels, class_maps: dict[str, ClassMap]) -> dict[str, Cell | None]:
+    """Paint an image with the class map of each stage."""
     cells: dict[str, Cell | None] = {}
-    for stage, values in labels.items():
-        classes = ", ".join(run.classes[value - 1] for value in np.unique(values) if value > 0) or "background only"
-        cells[stage] = to_cell(paint(image, values), f"{image_id}, {stage}: {classes}")
+    for stage, class_map in class_maps.items():
+        classes = ", ".join(run.classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
+        cells[stage] = to_cell(paint(image, class_map), f"{image_id}, {stage}: {classes}")
     return cells
 
 
@@ -214,16 +214,16 @@ def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | 
         return {}
     if image_id not in masks:
         return {"ground truth": None}
-    labels = _mark_ignored(masks[image_id].astype(np.int64), MASK_IGNORE)
-    return _label_cells(run, image_id, image, {"ground truth": labels})
+    class_map = _mark_ignored(masks[image_id].astype(np.int64), MASK_IGNORE)
+    return _stage_cells(run, image_id, image, {"ground truth": class_map})
 
 
-def _mark_ignored(labels: Labels, ignore: int) -> Labels:
+def _mark_ignored(class_map: ClassMap, ignore: int) -> ClassMap:
     """Replace the value of ignored pixels by -1, whatever it is."""
-    return np.where(labels == ignore, -1, labels)
+    return np.where(class_map == ignore, -1, class_map)
 
 
-def _resize_nearest(labels: Labels, size: tuple[int, ...]) -> Labels:
-    rows, columns = (np.arange(new) * old // new for new, old in zip(size, labels.shape, strict=True))
-    resized: Labels = labels[rows[:, None], columns]
+def _resize_nearest(class_map: ClassMap, size: tuple[int, ...]) -> ClassMap:
+    rows, columns = (np.arange(new) * old // new for new, old in zip(size, class_map.shape, strict=True))
+    resized: ClassMap = class_map[rows[:, None], columns]
     return resized

@@ -18,7 +18,7 @@ from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.predict.settings import THRESHOLD_ORIGINS
 from tagseg.report.curves import training_curves
-from tagseg.report.diagnosis import diagnose
+from tagseg.report.diagnosis import diagnose_run
 from tagseg.report.doubtful_tags import find_doubtful_tags
 from tagseg.report.examination import Examination, examine
 from tagseg.report.gallery import make_gallery
@@ -163,7 +163,7 @@ def _render(
         protocols=_PROTOCOLS,
         threshold_origins=THRESHOLD_ORIGINS,
         used_protocols=list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.confusion)),
-        findings=diagnose(run, images, examinations, doubtful_tags, missing),
+        findings=diagnose_run(run, images, examinations, doubtful_tags, missing),
         examined=_describe_examined(examinations),
         doubtful_tags=doubtful_tags,
         gallery=make_gallery(run, readable, masks, count) if readable else None,

@@ -15,7 +15,7 @@ from tagseg.report.run_data import RunData
 from tagseg.training.objective import refine_masks_of, threshold_masks
 from tagseg.training.transforms import ValidationImages
 
-Labels = NDArray[np.int64]  # [H, W]: 0 for the background, k for the k-th class, negative for ignored pixels
+ClassMap = NDArray[np.int64]  # [H, W]: 0 for the background, k for the k-th class, negative for ignored pixels
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Stages:
     masks: Tensor
     logits: Tensor
     refined: Tensor | None
-    pseudo_label: Labels | None
+    pseudo_label: ClassMap | None
 
 
 @torch.inference_mode()
@@ -100,10 +100,10 @@ def refine_by_iteration(run: RunData, stages: Stages, iterations: Sequence[int])
     return results
 
 
-def to_labels(masks: Tensor, size: tuple[int, int]) -> Labels:
+def to_class_map(masks: Tensor, size: tuple[int, int]) -> ClassMap:
     """Return the class of the strongest mask at each pixel, with the masks resized to this height and width."""
-    labels: Labels = enlarge(masks, size)[0].argmax(0).cpu().numpy()
-    return labels
+    class_map: ClassMap = enlarge(masks, size)[0].argmax(0).cpu().numpy()
+    return class_map
 
 
 def evenly_spaced(names: Sequence[str], count: int) -> list[int]:

@@ -145,8 +145,8 @@ _TABLE_1 = PaperTable(
     note=(
         "Mean IoU. Paper: WideResNet-38, all 1,449 val images; psi 0.3 in the rows of the full method and of GCI, 0.5 "
         "in those of PAMR and the penalty, where the full method reaches 59.4, with CRF 62.2. "
-        f"{_OURS_ON_VAL}, threshold 0.1; ResNet-50, psi 0.3; {_SEEDS}, else seed 0. Each row from `no PAMR` on is one "
-        "change to `crop 321, 12 epochs`."
+        f"{_OURS_ON_VAL}, threshold 0.1; ResNet-50, psi 0.3; {_SEEDS}, else seed 0. Each row from `no PAMR` on makes "
+        "one change to `crop 321, 12 epochs`."
     ),
     headings=("", *_PLAIN_AND_CRF),
     rows=(
@@ -221,8 +221,8 @@ _TABLE_4 = PaperTable(
     title="Table 4: training stages",
     protocol="",
     note=(
-        "Methods of the paper's table that use image tags alone. One stage is the training of one network on files "
-        "that exist before: here one `tagseg train`."
+        "Methods of the paper's table that use image tags alone. A stage is the training of one network on existing "
+        "files: here one `tagseg train`."
     ),
     headings=("", "stages", "a second network on pseudo labels"),
     rows=(
@@ -381,8 +381,8 @@ _FEATURES_ABLATION = PaperTable(
     title="Frozen features of DINOv2: training",
     protocol=PREDICTED_TAGS,
     note=(
-        "Mean IoU, single-scale, no CRF, seed 0. Each row is one change to the first one, of which 1 epoch is on image "
-        "labels alone; of 10 epochs these are 2."
+        "Mean IoU, single-scale, no CRF, seed 0. Each row makes one change to the first row. Epochs on image labels "
+        "alone: the first of 5, and the first 2 of 10."
     ),
     headings=("", "single-scale"),
     rows=tuple(

@@ -17,7 +17,7 @@ from tagseg.evaluation.result import EVALUATION_FILE
 from tagseg.export.pseudo_labels import COVERAGE_FILE
 from tagseg.models.serialization import MODEL_FILE, read_notes
 from tagseg.predict.settings import NOTE, PAPER_THRESHOLD, InferenceSettings
-from tagseg.reproduction.images import COUNT, draw_masks
+from tagseg.reproduction.mask_sheet import COUNT, draw_masks
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file
 from tagseg.reproduction.paper import TABLES, Result, find_run
 from tagseg.reproduction.tables import paper_table

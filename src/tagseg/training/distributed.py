@@ -49,7 +49,7 @@ def train_on_cpu() -> bool:
 
 
 def is_main_process() -> bool:
-    """Whether this process speaks for the run."""
+    """Whether this is the main process."""
     return bool(processes().is_main_process)
 
 
@@ -94,7 +94,7 @@ def accelerator(*, precision: str, gradient_accumulation: int) -> Iterator[Accel
 
     Args:
         precision: `fp32`, `bf16`, `fp16`, or `auto`, which is bf16 on GPUs that multiply it natively.
-        gradient_accumulation: Micro-batches a step.
+        gradient_accumulation: Micro-batches per step.
     """
     with preserve_accelerate_state():
         AcceleratorState._shared_state.clear()

@@ -71,28 +71,29 @@ def image_losses(
     if weighting == "pixels":
         losses = enlarged_cross_entropy(logits, pseudo, torch.ones_like(counts, dtype=logits.dtype))
         return losses * pseudo[0].numel() / average(labeled.sum()).clamp_min(1)
-    class_weights = (labeled - counts) / (1 + labeled)
+    class_weights = (labeled - counts) / (1 + labeled)  # q_c, Supp. B.2
+    # Sec. 3.3: images are discarded if one of their classes has no confident pixel.
     complete = ((counts > 0) == F.pad(labels, (1, 0), value=1).bool()).all(1)
 
     losses = torch.where(complete, enlarged_cross_entropy(logits, pseudo, class_weights), 0.0)
     if weighting == "paper":
         image_weights = torch.where(complete, labeled[:, 0], 0.0)
-        losses = losses * image_weights / average(image_weights.sum()).clamp_min(1)
+        losses = losses * image_weights / average(image_weights.sum()).clamp_min(1)  # L_seg, Supp. B.2
     return losses
 
 
-def enlarged_cross_entropy(logits: Tensor, labels: Tensor, class_weights: Tensor) -> Tensor:
+def enlarged_cross_entropy(logits: Tensor, targets: Tensor, class_weights: Tensor) -> Tensor:
     """Weighted cross-entropy of each image, averaged over all of its pixels, [B].
 
     Args:
-        logits: Class scores per pixel, [B, K, h, w]; enlarged to the size of `labels` (bilinear, corners aligned).
-        labels: Class of each pixel, negative for pixels that do not count, int64 [B, H, W].
+        logits: Class scores per pixel, [B, K, h, w]; enlarged to the size of `targets` (bilinear, corners aligned).
+        targets: Class of each pixel, negative for pixels that do not count, int64 [B, H, W].
         class_weights: Weight of the pixels of each class, [B, K]; without gradient.
     """
-    enlarged = F.interpolate(logits, size=labels.shape[-2:], mode="bilinear", align_corners=True)
-    targets = labels.clamp_min(0)
-    losses = F.cross_entropy(enlarged, targets, reduction="none").flatten(1)
-    weights = class_weights.gather(1, targets.flatten(1)).masked_fill(labels.flatten(1) < 0, 0)
+    enlarged = F.interpolate(logits, size=targets.shape[-2:], mode="bilinear", align_corners=True)
+    classes = targets.clamp_min(0)
+    losses = F.cross_entropy(enlarged, classes, reduction="none").flatten(1)
+    weights = class_weights.gather(1, classes.flatten(1)).masked_fill(targets.flatten(1) < 0, 0)
     return (losses * weights).mean(1)
 
 

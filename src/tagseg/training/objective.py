@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tagseg.models import Segmentation
 from tagseg.refine.pamr import refine_masks
-from tagseg.refine.tokens import random_walk
+from tagseg.refine.random_walk import random_walk
 from tagseg.training.distributed import average_over_processes
 from tagseg.training.losses import classification_loss, image_losses, reduce_losses
 from tagseg.training.pseudo_labels import UNLABELED, confident_pixels
@@ -88,8 +88,8 @@ def compute_losses(
         zero = torch.zeros_like(classification)
         return Losses(classification, classification, zero, zero, out.scores)
     with torch.no_grad():
-        taught: Segmentation = out if teacher is None else teacher(inputs, full_size=False, **features)
-    pseudo = batch_pseudo_labels(images, taught.masks, labels, settings, tokens=taught.tokens)
+        teacher_output: Segmentation = out if teacher is None else teacher(inputs, full_size=False, **features)
+    pseudo = batch_pseudo_labels(images, teacher_output.masks, labels, settings, tokens=teacher_output.tokens)
     # Only the main process validates.
     average = average_over_processes if network.training else lambda value: value
     losses = image_losses(out.logits, pseudo, labels.labels, weighting=settings.weighting, average=average)

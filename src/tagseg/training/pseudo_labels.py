@@ -70,10 +70,12 @@ def confident_pixels(
         masks = F.interpolate(masks, size=size, mode="bilinear", align_corners=True)
     shares = masks.new_full((masks.shape[1], 1, 1), foreground_threshold)
     shares[0] = background_threshold
+    # Sec. 3.3: a share of the mask's maximum, 60 % in the paper and 70 % for the background.
     thresholds = (masks.amax((2, 3), keepdim=True) * shares).clamp_min(min_threshold)
     present = F.pad(labels.bool(), (1, 0), value=True)  # every image has background
     confident = (masks > thresholds) & present[..., None, None]
-    # The sum of the classes that are confident is the class where it is only one; argmax takes a CPU ten times as long.
+    # Sec. 3.3: pixels that are confident of no class or of several are ignored. Where only one is confident, the sum of
+    # the confident classes is that class; argmax takes a CPU ten times as long.
     classes = torch.arange(masks.shape[1], device=masks.device, dtype=torch.int32)[:, None, None]
     return (confident * classes).sum(1).masked_fill_(confident.sum(1) != 1, UNLABELED)
 

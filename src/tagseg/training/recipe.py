@@ -57,7 +57,7 @@ class TrainingSettings(Settings):
     classification_epochs: int = Field(default=5, ge=0)
     """Number of first epochs that train on image labels alone, without pseudo labels; fewer than epochs."""
     batch_size: int = Field(default=16, ge=1)
-    """Images a step, over all processes; memory grows with it."""
+    """Images per step, over all processes; memory grows with it."""
     gradient_accumulation: int = Field(default=1, ge=1)
     """Micro-batches that a batch is split into, for less memory."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
@@ -123,7 +123,7 @@ class ValidationSettings(Settings):
     every: int = Field(default=1, ge=1)
     """Epochs between validations."""
     batch_size: int = Field(default=16, ge=1)
-    """Images a batch in validation."""
+    """Images per batch in validation."""
 
 
 class InferenceOptions(Settings):

@@ -17,8 +17,8 @@ class ResumableBatchSampler(Sampler[list[tuple[int, int]]]):
 
     Args:
         images: Number of images; if there are fewer than a batch, they are repeated.
-        batch: Images a step, over all processes.
-        accumulate: Micro-batches a step.
+        batch: Images per step, over all processes.
+        accumulate: Micro-batches per step.
         epochs: Number of epochs.
         seed: Random seed of the run.
         processes: Number of processes.

@@ -103,8 +103,7 @@ def calibrate(
 ) -> float:
     """Temperature of a network's logits with the lowest negative log-likelihood of held-out masks.
 
-    Networks that learn from masks are more certain than they are right, which a CRF cannot mend: it trusts a pixel as
-    much as its probability says.
+    Supervised networks are over-confident; temperature scaling calibrates them for the CRF.
 
     Args:
         network: Trained network.

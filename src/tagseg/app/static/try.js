@@ -171,7 +171,7 @@ class Try extends HTMLElement {
   }
 
   #describe({ tta, crf, size, tags }) {
-    const parts = [tta ? "TTA" : "single scale", ...(crf ? ["CRF"] : [])];
+    const parts = [tta ? "TTA" : "single-scale", ...(crf ? ["CRF"] : [])];
     if (size) parts.push(size === "native" ? "own size" : `size ${size}`);
     if (tags) parts.push(`tags: ${tags.join(", ") || "none"}`);
     return parts.join(", ");

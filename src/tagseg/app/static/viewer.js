@@ -137,7 +137,7 @@ export class Viewer extends HTMLElement {
       const layer = this.#layers[pane];
       [canvas.width, canvas.height] = [layer.width, layer.height];
       canvas.getContext("2d").putImageData(layer, 0, 0);
-      const content = pane === "image" ? "" : `: ${found.join(", ") || "no class found"}`;
+      const content = pane === "image" ? "" : `: ${found.join(", ") || "no known class found"}`;
       canvas.setAttribute("aria-label", `${PANES[pane]}${content}`);
     }
   }

@@ -1,6 +1,6 @@
 import torch
 
-from tagseg.benchmarks.images import COMMON_SIZES, photo_array, photo_like, voc_sizes
+from tagseg.benchmarks.synthetic_images import COMMON_SIZES, photo_array, photo_like, voc_sizes
 
 
 def test_generated_photos_have_regions_and_texture() -> None:

@@ -7,7 +7,7 @@ from PIL import Image
 import tagseg
 from tagseg.data import shapes
 from tagseg.predict.render import palette
-from tagseg.reproduction.images import draw_masks
+from tagseg.reproduction.mask_sheet import draw_masks
 from tagseg.reproduction.runner import open_voc
 from tests.reproduction.fake_runs import write_packed_shapes
 

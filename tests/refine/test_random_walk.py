@@ -1,6 +1,6 @@
 import torch
 
-from tagseg.refine.tokens import random_walk
+from tagseg.refine.random_walk import random_walk
 
 
 def test_walk_keeps_the_sum_of_the_masks_of_a_token() -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tagseg.data.annotations import IGNORED_NAME
 from tagseg.data.cvat import BACKGROUND_NAME
-from tagseg.data.image_folder import CLASS_NAMES, IMAGE_KEYS, MASK_KEYS, METADATA
+from tagseg.data.imagefolder import CLASS_NAMES, IMAGE_KEYS, MASK_KEYS, METADATA
 from tagseg.export.mask_writer import ExportedImage, ExportOptions, MaskWriter, to_json, write_new
 
 _MASKS = "masks"
