@@ -89,6 +89,26 @@ def test_too_few_images_for_a_validation_split(tmp_path: Path) -> None:
         tagseg.train(tmp_path / "few.csv", tmp_path / "run", recipe=small_recipe(), workers=0)
 
 
+def test_images_without_any_tag_are_refused(tmp_path: Path) -> None:
+    Image.new("RGB", (48, 48)).save(tmp_path / "0.png")
+    (tmp_path / "none.csv").write_text("image,labels\n0.png,\n")
+    with pytest.raises(tagseg.DataError, match="none.csv: no image has a tag, so there is nothing to learn; add tags"):
+        tagseg.train(tmp_path / "none.csv", tmp_path / "run", recipe=small_recipe(), workers=0)
+
+
+def test_training_on_few_images_gives_a_warning_and_no_metric_without_a_value(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for i in range(12):
+        Image.new("RGB", (48, 48), (20 * i, 0, 0)).save(tmp_path / f"{i}.png")
+    (tmp_path / "few.csv").write_text("image,labels\n" + "".join(f"{i}.png,{'a' * (i < 2)}\n" for i in range(12)))
+    recipe = small_recipe("training.epochs=2", "validation.fraction=0.1")
+    tagseg.train(tmp_path / "few.csv", tmp_path / "run", recipe=recipe, workers=0, progress=True)
+    assert "12 images are too few to learn from; add images, 20 at the least" in caplog.messages
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("Epoch 2/2: ")]
+    assert "mAP" not in line
+
+
 @pytest.mark.slow
 def test_one_class_whose_negatives_have_no_tags(photos: Path, tmp_path: Path) -> None:
     """Training, thresholds, prediction, evaluation, pseudo labels and the report work with one class."""

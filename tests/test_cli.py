@@ -465,3 +465,15 @@ def test_second_stage(photos: Path, trained: Path, tmp_path: Path, monkeypatch: 
     assert "no masks were found; name their folder or zip with --masks" in error_message(
         ["train-masks", *data_arguments(photos), "-o", str(tmp_path / "other")], monkeypatch
     )
+
+
+def test_second_interrupt_while_the_command_exits_is_ignored() -> None:
+    code = (
+        "import atexit, os, signal; from tagseg.cli import _app; from tagseg.errors import Interrupted\n"
+        "def stop(): raise Interrupted('stopped')\n"
+        "_app.app = stop\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "_app.main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "tagseg: stopped\n")

@@ -40,7 +40,7 @@ from tagseg.training.distributed import (
     requested_device,
 )
 from tagseg.training.image_list import list_images
-from tagseg.training.preflight import check_label_evidence, images_with_mask_labels, readable_images
+from tagseg.training.preflight import check_label_evidence, few_image_warnings, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import (
     check_disk_space,
@@ -198,13 +198,15 @@ def _train(
         progress = progress and state.is_main_process
         with ProgressBar("Listing images", quiet=not progress):
             images = source.open(skip_missing=skip_bad)
+        if not images.classes:
+            raise DataError(f"{source.path}: no image has a tag, so there is nothing to learn", "add tags")
         train_masks = source.open_masks(images.classes) if learns_masks else None
         torch.manual_seed(recipe.training.seed)
         # Before all images are read, which takes minutes: weights may be missing, or not fit.
         with ProgressBar("Loading the network", quiet=not progress):
             network = build_network(recipe.model, images.classes)
         train_data, train_infos, num_bad = _check_images(images, train_masks, skip_bad=skip_bad, progress=progress)
-        for warning in () if learns_masks else check_label_evidence(train_data):
+        for warning in () if learns_masks else (*check_label_evidence(train_data), *few_image_warnings(train_data)):
             logger.warning(warning)
         listed = {"train": list_images(train_data, train_infos)}
         val_source = source if val is None else val

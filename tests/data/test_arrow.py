@@ -175,6 +175,11 @@ def test_images_may_be_files_beside_the_table(tmp_path: Path) -> None:
     assert opened[0][0][:, 0, 0].tolist() == list(GREEN)
     with pytest.raises(DataError, match="x.parquet:1: has no image; remove the row"):
         opened[1]
+    (tmp_path / "1.png").unlink()
+    with pytest.raises(
+        DataError, match=r"x.parquet:0: has only the path of its image, and .*1\.png does not exist; put"
+    ):
+        opened[0]
 
 
 def test_check_and_prediction_read_the_images(dataset: datasets.Dataset, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_masks_are_optional_unless_named(tmp_path: Path) -> None:
     table = write_text(tmp_path / "t.csv", "a.png,cat\n")
     assert DataSource(table).masks_if_any() is None
     (tmp_path / "none").mkdir()
-    with pytest.raises(DataError, match="no masks were found"):
+    with pytest.raises(DataError, match=r"none: no masks were found, such as a\.png; name their folder or zip with"):
         DataSource(table, masks=tmp_path / "none").masks_if_any()
     write_mask(tmp_path / "masks" / "a.png", 1)
     masks = DataSource(table).masks_if_any()

@@ -170,6 +170,11 @@ def test_rgb_filters_are_adapted_to_other_channels(tmp_path: Path, channels: int
             "unknown weights for resnet50 'IMAGENET1K_V3'; known: IMAGENET1K_V1, IMAGENET1K_V2",
         ),
         ("wideresnet38", True, "no registry has ImageNet weights for wideresnet38; name the authors' .pth file"),
+        (
+            "resnet18",
+            "defualt",
+            "neither true nor default, a run folder or a .safetensors or .pth file; name one of them",
+        ),
         ("resnet18", "imagenet", "timm's weights are chosen by the backbone's tag, for example resnet18.TAG"),
     ],
 )

@@ -108,3 +108,13 @@ def test_names_that_no_file_system_or_terminal_would_take_get_results(tmp_path: 
         assert source.name.isprintable()
         assert source.path is not None
         assert source.path.isprintable()
+
+
+@pytest.mark.parametrize(("file", "pattern"), [("0.tar", "*.tar"), ("train/data-0.arrow", "*/*.arrow")])
+def test_folder_of_shards_says_how_to_name_them(tmp_path: Path, file: str, pattern: str) -> None:
+    folder = tmp_path / "{data}"
+    (folder / file).parent.mkdir(parents=True)
+    (folder / file).touch()
+    with pytest.raises(DataError) as error:
+        find_sources([folder])
+    assert str(error.value).endswith(f"no images; name its files by a pattern in quotes: 'FOLDER/{pattern}'")

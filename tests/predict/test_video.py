@@ -7,6 +7,7 @@ from tagseg.data import DataError
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.sources import find_sources
 from tagseg.predict.video import VideoSource
+from tagseg.predict.writer import write_predictions
 
 cv2 = pytest.importorskip("cv2")
 
@@ -71,3 +72,12 @@ def test_damaged_video_is_named_or_skipped(predictor: Predictor, video: Path) ->
     stream = predictor.predict_many(video, every=1, skip_bad=True)
     assert list(stream) == []
     assert "clip.avi" in stream.skipped[0]
+
+
+def test_damaged_video_is_something_to_do(
+    predictor: Predictor, video: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    video.write_bytes(b"no video")
+    with pytest.raises(DataError, match="clip.avi: is not a video"):
+        write_predictions(predictor.predict_many(video, every=1), tmp_path / "out", progress=True)
+    assert "Nothing to do" not in capfd.readouterr().err

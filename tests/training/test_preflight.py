@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tagseg.data import DataError, ImageDataset, shapes
-from tagseg.training.preflight import check_label_evidence
+from tagseg.training.preflight import check_label_evidence, few_image_warnings
 
 
 def with_tags(rows: list[list[int]], classes: list[str]) -> ImageDataset:
@@ -32,3 +32,12 @@ def test_class_in_every_image_gives_a_warning() -> None:
     (warning,) = check_label_evidence(with_tags([[1, 0, 1], [1, 1, 0]], ["dog", "sofa", "cat"]))
     assert warning.startswith("class 'dog' occurs in every image")
     assert check_label_evidence(with_tags([[1, 0], [0, 1]], ["dog", "sofa"])) == []
+
+
+def test_few_images_give_warnings() -> None:
+    few = with_tags([[1, 0]] * 9 + [[0, 1]] * 3, ["dog", "cat"])
+    assert few_image_warnings(few) == [
+        "12 images are too few to learn from; add images, 20 at the least",
+        "1 class (cat: 3) with fewer than 5 images, too few to learn from; add images or remove the class",
+    ]
+    assert few_image_warnings(with_tags([[1, 0], [0, 1]] * 10, ["dog", "cat"])) == []

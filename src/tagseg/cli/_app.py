@@ -1,6 +1,7 @@
 """The command line itself, to which each module of commands adds its own, and how errors are printed."""
 
 import logging
+import signal
 import sys
 import traceback
 from typing import Annotated
@@ -44,6 +45,7 @@ def main() -> None:
     try:
         app()
     except Interrupted as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would print a traceback of torch's exit
         print(f"tagseg: {error.for_cli()}", file=sys.stderr)
         sys.exit(130)  # as after Ctrl-C in any command
     except TagsegError as error:

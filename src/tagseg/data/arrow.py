@@ -51,7 +51,13 @@ class ArrowCell(FileRef):
         if isinstance(content, bytes):
             return content
         if isinstance(cell, dict) and isinstance(cell.get("path"), str):
-            return FileRef(self.path.parent / cell["path"]).read()
+            file = self.path.parent / cell["path"]
+            if not is_file(file):
+                raise DataError(
+                    f"{self}: has only the path of its image, and {file} does not exist",
+                    "put the image there, or write the dataset by save_to_disk, which stores the images",
+                )
+            return FileRef(file).read()
         raise DataError(f"{self}: has no image", "remove the row")
 
 

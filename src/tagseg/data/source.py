@@ -330,6 +330,11 @@ class DataSource:
         if not paths and isinstance(data_format, Table):
             paths = [*_as_paths(self.images), *default_image_paths(data_format.path)]
         readers = find_mask_files(entries.image_ids, paths, any_folder=bool(self.masks))
+        if self.masks and not readers and entries.image_ids:
+            raise DataError(
+                f"{', '.join(str(path) for path in paths)}: no masks were found, such as {entries.image_ids[0]}.png",
+                "name their folder or zip with {masks}, where the mask of dog.jpg is dog.png",
+            )
         return self._require_masks(MaskDataset(entries.classes, readers))
 
     def masks_if_any(self, classes: Sequence[str] | None = None) -> MaskDataset | None:

@@ -41,8 +41,8 @@ def load_pretrained(backbone: Backbone, name: str, source: bool | str) -> None:
     elif isinstance(backbone, TimmCNN | TimmViT | EfficientNetLite0):
         if source is not True:
             raise ConfigError(
-                f"pretrained={source!r} is neither true nor a .safetensors or .pth file",
-                "timm's weights are chosen by the backbone's tag, for example resnet18.TAG",
+                f"pretrained={source!r} is neither true nor default, a run folder or a .safetensors or .pth file",
+                "name one of them; timm's weights are chosen by the backbone's tag, for example resnet18.TAG",
             )
         with downloading(name):
             state = backbone.download_timm_weights(name)
@@ -110,7 +110,9 @@ def load_matching_state(module: nn.Module, state: dict[str, Tensor], *, origin: 
     problems = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
     if any(problems.values()):
         details = "; ".join(f"{len(names)} {kind}: {_shorten(names)}" for kind, names in problems.items() if names)
-        raise WeightsError(f"{origin} does not fit this network; {details}")
+        raise WeightsError(
+            f"{origin} does not fit this network; {details}", "name the weights of the network that is built"
+        )
     module.load_state_dict(given, strict=False)
 
 

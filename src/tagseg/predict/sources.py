@@ -226,7 +226,8 @@ class _Search:
             else:
                 self._add_file(file, name)
         if len(self.sources.images) == count:
-            raise DataError(f"{path}: {if_none}{summarize_left_out(left_out, '; left out: ')}", _suffix_advice())
+            advice = _shard_advice(path) or _suffix_advice()
+            raise DataError(f"{path}: {if_none}{summarize_left_out(left_out, '; left out: ')}", advice)
         for reason, paths in left_out.items():
             self.sources.left_out.setdefault(reason, []).extend(paths)
 
@@ -295,6 +296,15 @@ def _allowed_part(part: str) -> str:
     """A part of a name without control characters, and only its end if it is too long for the names of results."""
     text = "".join(char if char.isprintable() else "_" for char in part)
     return text.encode()[-_MAX_NAME_BYTES:].decode(errors="ignore")
+
+
+def _shard_advice(folder: Path) -> str:
+    """How to name the Arrow, Parquet and tar files of a folder, which training reads by the folder; empty if none."""
+    for pattern in ("*", "*/*"):  # save_to_disk writes a folder for each split
+        for suffix in (*ARROW_SUFFIXES, TAR_SUFFIX):
+            if any(folder.glob(pattern + suffix)):
+                return f"name its files by a pattern in quotes: 'FOLDER/{pattern}{suffix}'"
+    return ""
 
 
 def _suffix_advice() -> str:

@@ -63,7 +63,7 @@ def write_predictions(
         count = folder.plan(planned, more=videos) + estimate
         writer = _Writer(Path(out_dir), folder, run, files)
         with ProgressBar("Predicting, image", count, quiet=not progress) as bar:
-            if not count:
+            if not count and not videos:  # a video of unknown length is opened below
                 reason = "all images were predicted before" if planned else "this part has no images"
                 bar.print(f"Nothing to do: {reason}")
             if isinstance(predictions, PredictionStream):

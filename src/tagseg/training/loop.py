@@ -230,7 +230,9 @@ def train_network(
                             "validation", state.step, epoch=epoch + 1, classification=result.classification, **metrics
                         )
                         text = ", ".join(
-                            f"{name} {value:{'.3f' if name == 'loss' else '.1f'}}" for name, value in metrics.items()
+                            f"{name} {value:{'.3f' if name == 'loss' else '.1f'}}"
+                            for name, value in metrics.items()
+                            if not math.isnan(value)  # no validation image has a class, or all have it
                         )
                         display.print(f"Epoch {epoch + 1}/{settings.epochs}: validation {text}")
                         if on_epoch:

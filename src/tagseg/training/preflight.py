@@ -8,6 +8,7 @@ import torch
 from tagseg._progress import track
 from tagseg.data.check import decode_all
 from tagseg.data.dataset import ImageDataset
+from tagseg.data.findings import CLASS_LEVELS, DATASET_LEVELS
 from tagseg.data.images import ImageInfo
 from tagseg.data.masks import MaskDataset, values_in
 from tagseg.errors import DataError
@@ -70,6 +71,26 @@ def check_label_evidence(data: ImageDataset) -> list[str]:
         for name, count in zip(data.classes, counts, strict=True)
         if count == len(data)
     ]
+
+
+def few_image_warnings(data: ImageDataset) -> list[str]:
+    """What `check` calls a problem, but training can do: it learns from few images, and learns little.
+
+    Returns:
+        Warnings, a line each.
+    """
+    few, few_of_class = DATASET_LEVELS[0], CLASS_LEVELS[0]
+    warnings = []
+    if len(data) < few:
+        warnings.append(f"{len(data)} images are too few to learn from; add images, {few} at the least")
+    counts = zip(data.classes, data.labels.sum(0).tolist(), strict=True)
+    if rare := [f"{name}: {count:g}" for name, count in counts if count < few_of_class]:
+        names = ", ".join(rare[:2]) + (", ..." if rare[2:] else "")
+        warnings.append(
+            f"{len(rare)} class{'' if len(rare) == 1 else 'es'} ({names}) with fewer than {few_of_class} images, too "
+            "few to learn from; add images or remove the class"
+        )
+    return warnings
 
 
 def images_with_mask_labels(data: ImageDataset, masks: MaskDataset, *, progress: bool = False) -> ImageDataset:
