@@ -33,7 +33,7 @@ def find_on_hub(name: str, file: str) -> Path:
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     endpoint = constants.ENDPOINT
-    is_online = is_reachable(endpoint)  # the client would retry for a minute
+    is_online = is_reachable()  # the client would retry for a minute
     try:
         return Path(hf_hub_download(name, file, local_files_only=not is_online))
     except (RepositoryNotFoundError, HFValidationError):
@@ -53,24 +53,41 @@ def find_on_hub(name: str, file: str) -> Path:
     raise WeightsError(problem, advice)
 
 
-def is_reachable(url: str) -> bool:
-    """Whether a server answers within seconds, by way of a proxy if the environment names one."""
-    from huggingface_hub import constants, get_session
+def is_reachable(url: str = "") -> bool:
+    """Whether a server answers within seconds, by way of a proxy if the environment names one.
 
-    if constants.HF_HUB_OFFLINE:
-        return False
-    answers: SimpleQueue[bool] = SimpleQueue()
-
-    def ask() -> None:
-        try:
-            get_session().head(url, timeout=_SECONDS_TO_ANSWER)
-        except Exception:  # any error: not reachable
-            answers.put(False)
-        else:
-            answers.put(True)
-
-    threading.Thread(target=ask, daemon=True).start()  # a lookup of the name may outlast any timeout
+    Args:
+        url: The server; the Hugging Face hub by default.
+    """
+    answers = _asked.pop(url, None) or _ask(url)
     try:
         return answers.get(timeout=_SECONDS_TO_ANSWER)
     except Empty:
         return False
+
+
+def ask_early() -> None:
+    """Ask whether the hub is reachable, for the next `is_reachable`; torch is imported meanwhile."""
+    _asked[""] = _ask("")
+
+
+_asked: dict[str, SimpleQueue[bool]] = {}
+
+
+def _ask(url: str) -> SimpleQueue[bool]:
+    """Ask a server in a thread, since a lookup of its name may outlast any timeout; the queue gets the answer."""
+    answers: SimpleQueue[bool] = SimpleQueue()
+
+    def ask() -> None:
+        from huggingface_hub import constants, get_session  # slow to import
+
+        try:
+            if not constants.HF_HUB_OFFLINE:
+                get_session().head(url or constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
+        except Exception:  # any error: not reachable
+            answers.put(False)
+        else:
+            answers.put(not constants.HF_HUB_OFFLINE)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answers

@@ -59,7 +59,7 @@ def test_recipe_file_extends_its_base(tmp_path: Path) -> None:
     ("name", "changes", "message"),
     [
         ("resnet5", [], "unknown recipe 'resnet5'; known: .*Did you mean 'resnet50'?"),
-        ("none.toml", [], "no recipe file at none.toml"),
+        ("none.toml", [], "none.toml: does not exist; name a recipe or a TOML file"),
         ("default", ["model.gat=none"], "unknown setting 'model.gat'; known: .*Did you mean 'model.gate'?"),
         ("default", ["gate=none"], "a setting is changed by section.field=value, .*; got 'gate=none'"),
         ("default", ["training.lr=-1"], r"setting training.lr=-1: input should be greater than 0"),

@@ -144,13 +144,23 @@ def require_ray(address: str | None) -> None:
         check_ray(address)
 
 
-def require_recipe(recipe: str, changes: Iterable[str] | None) -> None:
-    if recipe.endswith(".toml") and not Path(recipe).is_file():
-        raise ConfigError(f"{recipe}: does not exist", "name a recipe or a TOML file; tagseg recipes lists the recipes")
-    for change in changes or ():
-        name, _, source = change.partition("=")
-        if name == "model.pretrained" and "/" in source:
-            require_model(source, hub=False)
+def require_recipe(recipe: str, changes: Iterable[str] | None, *, downloads: bool = False) -> None:
+    """Refuse a recipe or a setting that is wrong, and missing weights, before torch is imported.
+
+    Args:
+        recipe: Name or file of a recipe.
+        changes: Settings to change in it.
+        downloads: Whether weights will be downloaded.
+    """
+    from tagseg.training.recipe import Recipe
+
+    pretrained = Recipe.load(recipe, list(changes or ())).model.pretrained
+    if isinstance(pretrained, str) and "/" in pretrained:
+        require_model(pretrained, hub=False)
+    elif pretrained is True and downloads:
+        from tagseg._hub import ask_early
+
+        ask_early()
 
 
 def _is_generated(data: str) -> bool:

@@ -110,7 +110,7 @@ def train(
         sbd,
         default=(data, images, masks, classes),
     )
-    require_recipe(recipe, changes)
+    require_recipe(recipe, changes, downloads=True)
     tagseg.train(
         source,
         out,
@@ -162,7 +162,7 @@ def train_masks(
         sbd,
         default=(data, images, masks, classes),
     )
-    require_recipe(recipe, changes)
+    require_recipe(recipe, changes, downloads=True)
     tagseg.train_masks(
         source,
         out,
@@ -234,15 +234,15 @@ def recipes(
     all_recipes: Annotated[bool, typer.Option("--all", help="Include the paper's tables and ablations.")] = False,
 ) -> None:
     """List recipes, or show one as a TOML file."""
-    from tagseg.training.recipe import describe_settings
+    from tagseg.training.recipe import Recipe, describe_recipe, describe_settings, recipe_names
 
     if settings:
         for setting, (value, meaning) in describe_settings().items():
             print(f"{setting:36} {value:22} {meaning}")
     elif name:
-        print(tagseg.Recipe.load(name).to_toml(), end="")
+        print(Recipe.load(name).to_toml(), end="")
     else:
-        print("\n".join(f"{known:28} {purpose}" for known, purpose in tagseg.recipes(all=all_recipes).items()))
+        print("\n".join(f"{known:28} {describe_recipe(known)}" for known in recipe_names(all=all_recipes)))
 
 
 def _print_trained(out: Path) -> None:

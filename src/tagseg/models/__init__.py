@@ -1,26 +1,6 @@
 """The networks, in plain torch.nn, with their weights and files. No training code."""
 
-from tagseg.models.base import Network, Segmentation
-from tagseg.models.build import build_cam, build_model, build_network
-from tagseg.models.cam import CAM
-from tagseg.models.config import ModelConfig
-from tagseg.models.pooling import focal_penalty, ngwp
-from tagseg.models.reference import load_reference_checkpoint
-from tagseg.models.segmenter import Segmenter
-from tagseg.models.serialization import load_model, save_model
+import lazy_loader
 
-__all__ = [
-    "CAM",
-    "ModelConfig",
-    "Network",
-    "Segmentation",
-    "Segmenter",
-    "build_cam",
-    "build_model",
-    "build_network",
-    "focal_penalty",
-    "load_model",
-    "load_reference_checkpoint",
-    "ngwp",
-    "save_model",
-]
+# A recipe names a network's options, and is read before torch is imported. The names are in __init__.pyi.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

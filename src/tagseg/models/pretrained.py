@@ -224,7 +224,7 @@ def downloading(name: str, url: str | None = None) -> Iterator[bool]:
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
     before = constants.HF_HUB_OFFLINE
-    is_online = is_reachable(url or constants.ENDPOINT)  # not where the environment sets HF_HUB_OFFLINE
+    is_online = is_reachable(url or "")  # not where the environment sets HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = not is_online
     try:
         yield is_online

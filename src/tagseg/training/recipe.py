@@ -325,7 +325,9 @@ def _read(recipe: str | Path, derived: tuple[str, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"recipe {name} is based on itself, by way of {', '.join(derived)}")
     if Path(name).suffix == ".toml":
         if not Path(name).is_file():
-            raise ConfigError(f"no recipe file at {name}")
+            raise ConfigError(
+                f"{name}: does not exist", "name a recipe or a TOML file; tagseg recipes lists the recipes"
+            )
         file: Path | Traversable = Path(name)
     elif name in (files := _recipe_files(all=True)):
         file = files[name]
