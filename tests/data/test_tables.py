@@ -1,5 +1,6 @@
 """CSV, TSV and JSON-lines tables, with images in folders and zips."""
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -199,12 +200,16 @@ def test_invalid_files_are_data_errors(folder: Path) -> None:
     (folder / "u.csv").write_bytes("image,labels\nä.png,cat".encode("utf-16"))
     with pytest.raises(DataError, match="save it as UTF-8"):
         open_dataset(folder / "u.csv")
-    with pytest.raises(DataError, match=r"missing\.csv: does not exist; name a CSV"):
+    with pytest.raises(DataError, match=r"missing\.csv: does not exist; name a table"):
         open_dataset(folder / "missing.csv")
     with pytest.raises(DataError, match="classes: 'cat' is named twice"):
         open_dataset(table, classes=["cat", "dog", "cat"])
     with pytest.raises(DataError, match="has no known format"):
         open_dataset(folder / "a.png")
+    with tarfile.open(folder / "shard.tar.gz", "w:gz") as archive:
+        archive.add(table, "t.csv")
+    with pytest.raises(DataError, match=r"shard\.tar\.gz: is compressed; unpack it to a \.tar file or a folder"):
+        open_dataset(folder / "shard.tar.gz")
 
 
 def test_ambiguous_image_name_is_an_error(tmp_path: Path) -> None:

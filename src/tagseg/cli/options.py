@@ -55,7 +55,7 @@ def data_source(
 ) -> "tagseg.DataSource":
     """Data source of a command's options, whose paths exist."""
     if not _is_generated(data):
-        require_paths([data], "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'")
+        require_paths([data], "name a table, a COCO JSON, Parquet or tar file, a folder, or 'shapes'")
     require_paths([*(images or ()), *(masks or ()), *([sbd] if sbd else ())], "name a folder or a zip")
     return tagseg.DataSource(data, tuple(images or ()), split, tuple(masks or ()), separator, sbd, limit, classes)
 

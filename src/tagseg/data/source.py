@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tarfile import is_tarfile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 from zipfile import is_zipfile
 
@@ -236,7 +237,7 @@ class DataSource:
         if not exists:
             raise DataError(
                 f"{self.path}: does not exist",
-                "name a CSV, TSV, JSON lines or COCO JSON file, a folder, or 'shapes'",
+                "name a table, a COCO JSON, Parquet or tar file, a folder, or 'shapes'",
             )
         if path.suffix.lower() in TABLE_SUFFIXES:
             return Table(path, self.split)
@@ -250,6 +251,8 @@ class DataSource:
             return Arrow((path,))
         if path.suffix.lower() == TAR_SUFFIX:
             return WebDataset((path,))
+        if is_tarfile(path):
+            raise DataError(f"{self.path}: is compressed", f"unpack it to a {TAR_SUFFIX} file or a folder")
         raise DataError(
             f"{self.path}: has no known format",
             f"name a file ending in {', '.join((*TABLE_SUFFIXES, *ARROW_SUFFIXES, TAR_SUFFIX))} or .json, or a folder",

@@ -1,5 +1,6 @@
 """Frames of a video, read one by one with OpenCV."""
 
+import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -97,7 +98,9 @@ class VideoSource:
     def _open(self) -> "cv2.VideoCapture":
         import cv2
 
-        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # our own error names the file
+        # Our own error names the file.
+        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+        os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         capture = cv2.VideoCapture(str(self.file))
         if not capture.isOpened():
             raise DataError(f"{self.file}: is not a video that can be read", "convert it to MP4, or remove it")
