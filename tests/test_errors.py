@@ -1,18 +1,8 @@
 import pickle
-from pathlib import Path
 
 import pytest
 
-from tagseg.errors import (
-    ConfigError,
-    DataError,
-    Interrupted,
-    TagsegError,
-    WeightsError,
-    printable,
-    unknown_name,
-    writing,
-)
+from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, WeightsError, printable, unknown_name
 
 
 def test_advice_names_arguments_in_python_and_options_on_the_command_line() -> None:
@@ -41,16 +31,6 @@ def test_unknown_name_gives_the_known_ones_and_the_nearest() -> None:
     )
     assert "Did you mean 'resnext50'?" in str(unknown_name("backbone", "resnext5", ["vgg16"], hidden=["resnext50"]))
     assert str(unknown_name("gate", 3, ["none"])) == "unknown gate 3; known: none."
-
-
-def test_errors_of_the_file_system_name_the_path(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    message = r"out: cannot be written \(Not a directory\); choose another place with out="
-    with pytest.raises(ConfigError, match=message) as error, writing("out"):
-        (tmp_path / "file" / "folder").mkdir()
-    assert isinstance(error.value.__cause__, NotADirectoryError)
-    with pytest.raises(KeyError), writing("out"):  # not of the file system: a bug keeps its traceback
-        raise KeyError
 
 
 def test_errors_on_the_command_line_have_no_control_characters() -> None:

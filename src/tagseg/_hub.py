@@ -1,4 +1,7 @@
-"""Models on the Hugging Face hub, in the cache of its client or downloaded into it; torch is not imported."""
+"""Names of models and their files, and models on the Hugging Face hub; torch is not imported.
+
+Models of the hub come from the cache of its client, or are downloaded into it.
+"""
 
 import re
 import threading
@@ -8,6 +11,9 @@ from queue import Empty, SimpleQueue
 
 from tagseg.errors import WeightsError
 
+DEFAULT_MODEL = "default"
+MODEL_FILE = "model.safetensors"  # the model in the folder of a run
+CHECKPOINT_FILE = "checkpoint.safetensors"  # the state of a run: the network and the optimizer
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE_SUFFIXES = (".safetensors", ".onnx", ".pth", ".pt", ".pt2")
 _SECONDS_TO_ANSWER = 3.0

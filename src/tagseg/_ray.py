@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tagseg.errors import ConfigError, ProcessLost, TagsegError, writing
+from tagseg._files import writing
+from tagseg.errors import ConfigError, ProcessLost, TagsegError
 
 _AUTO, _LOCAL = "auto", "local"
 _SECONDS_TO_CONNECT = 5.0

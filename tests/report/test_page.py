@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tagseg._hub import MODEL_FILE
 from tagseg.data import shapes
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation import Evaluation
-from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
 from tests.report.html_page import ParsedPage

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
 
+from tagseg._hub import DEFAULT_MODEL
 from tagseg.errors import ConfigError
-from tagseg.models.serialization import DEFAULT_MODEL
 from tagseg.predict.predictor import load
 
 LOCAL_HOST = "127.0.0.1"

@@ -6,6 +6,7 @@ from math import inf
 from pathlib import Path
 from threading import Lock
 
+from tagseg._hub import CHECKPOINT_FILE
 from tagseg.api import validation_data
 from tagseg.app.context import Context
 from tagseg.app.images import ShownImages
@@ -13,7 +14,6 @@ from tagseg.app.markup import ground_truth_cell, image_cell, notice, overlay_cel
 from tagseg.app.model_queue import QueueFullError
 from tagseg.app.training_process import TrainingProcess, shell_line
 from tagseg.errors import TagsegError
-from tagseg.models.serialization import CHECKPOINT_FILE
 from tagseg.predict.predictor import load
 from tagseg.report.curves import training_curves
 from tagseg.report.gallery import Cell

@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tagseg._files import write_text
 from tagseg.evaluation.metrics import ConfusionMatrix, Floats, mean
-from tagseg.models.serialization import write_atomically
 from tagseg.predict.settings import THRESHOLD_ORIGINS, InferenceSettings
 
 EVALUATION_FILE = "evaluation.json"
@@ -103,7 +103,7 @@ class Evaluation:
         """Write evaluation.json into a folder, which is created if it does not exist."""
         path = Path(folder) / EVALUATION_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda part: part.write_text(self.to_json() + "\n", encoding="utf-8"))
+        write_text(path, self.to_json() + "\n")
         return path
 
     def print(self, console: Console | None = None) -> None:

@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tagseg._files import make_folder, write_text
+from tagseg._hub import MODEL_FILE
 from tagseg._version import __version__
-from tagseg.errors import ConfigError, TagsegError, make_folder
+from tagseg.errors import ConfigError, TagsegError
 from tagseg.evaluation.metrics import mean
 from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
-from tagseg.models.serialization import DEFAULT_FOLDER, MODEL_FILE, save_model, write_atomically
+from tagseg.models.serialization import DEFAULT_FOLDER, save_model
 from tagseg.predict.onnx_network import OnnxNetwork
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import NOTE, THRESHOLD_ORIGINS
@@ -168,4 +170,4 @@ def _inline(text: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, text)

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tagseg._lock import remove_parts_of
+from tagseg._files import make_folder, remove_parts_of, write_atomically
 from tagseg._progress import ProgressBar
 from tagseg._version import __version__
-from tagseg.errors import ConfigError, WeightsError, make_folder, unknown_name
+from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.base import SMALLEST_SIDE, Network, copy_network
-from tagseg.models.serialization import config_metadata, write_atomically
+from tagseg.models.serialization import config_metadata
 from tagseg.models.supervised import segmentation
 from tagseg.predict.onnx_network import INPUT, MAX_BYTES, ONNX_SUFFIX, OUTPUTS, OnnxNetwork, import_onnx
 from tagseg.predict.predictor import Predictor

@@ -18,16 +18,24 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from tagseg._files import (
+    has_no_files,
+    hold_folder,
+    make_folder,
+    remove_part_files,
+    write_atomically,
+    write_text,
+    writing,
+)
 from tagseg._json import parse_json
-from tagseg._lock import has_no_files, hold_folder, remove_part_files
 from tagseg._progress import ProgressBar
 from tagseg._ray import part_size, run_on_ray
 from tagseg.data import DataSource, ImageDataset
 from tagseg.data.files import FileRef, read_text
 from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
 from tagseg.data.masks import IGNORE_LABEL, Mask, read_mask
-from tagseg.errors import ConfigError, DataError, make_folder, writing
-from tagseg.models.serialization import fingerprint, write_atomically
+from tagseg.errors import ConfigError, DataError
+from tagseg.models.serialization import fingerprint
 from tagseg.predict.confidence import class_shares
 from tagseg.predict.engine import TRUE_TAGS, ImageSegmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
@@ -196,11 +204,11 @@ def _make(
             bar.update(number)
     remove_part_files(out)  # of workers that were lost
     coverage = _coverage(data, [counts[index] for index in range(len(files))])
-    write_atomically(out / COVERAGE_FILE, lambda part: part.write_text(coverage.to_json(), encoding="utf-8"))
+    write_text(out / COVERAGE_FILE, coverage.to_json())
     ids = out / "ImageSets" / "Segmentation" / "train.txt"
     make_folder(ids.parent)
     text = "".join(f"{image_id}\n" for image_id in data.image_ids)
-    write_atomically(ids, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(ids, text)
     return coverage
 
 
@@ -290,7 +298,7 @@ def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
         raise ConfigError(f"{out} exists and is no folder of pseudo labels", "choose another folder with {out}")
     make_folder(out)
     text = json.dumps(settings, indent=2) + "\n"
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def _count(mask: Mask) -> _Counts:

@@ -15,12 +15,13 @@ from math import ceil
 from pathlib import Path
 from typing import overload
 
+from tagseg._hub import DEFAULT_MODEL, MODEL_FILE
 from tagseg.data.files import expand_home
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, DataError, WeightsError
 from tagseg.models.base import Network, copy_network
 from tagseg.models.reference import load_reference_checkpoint
-from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, fingerprint, load_model
+from tagseg.models.serialization import find_model, fingerprint, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult, OnTile
 from tagseg.predict.folder import PlannedImage
 from tagseg.predict.index import ModelRecord, RunRecord

@@ -8,12 +8,14 @@ from typing import Any, Literal, Protocol
 
 from safetensors.torch import save_file
 
+from tagseg._files import write_atomically
+from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
 from tagseg._json import parse_json, validated
 from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.base import SMALLEST_SIDE
 from tagseg.models.config import ModelConfig
 from tagseg.models.pretrained import read_weights
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, config_from_metadata, read_notes, write_atomically
+from tagseg.models.serialization import config_from_metadata, read_notes
 
 BACKGROUND_POWER = 3.0
 PAPER_THRESHOLD = 0.1

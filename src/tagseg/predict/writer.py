@@ -5,10 +5,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from tagseg._lock import hold_folder
+from tagseg._files import hold_folder, write_atomically, writing
 from tagseg._progress import ProgressBar
-from tagseg.errors import ConfigError, DataError, writing
-from tagseg.models.serialization import write_atomically
+from tagseg.errors import ConfigError, DataError
 from tagseg.predict.engine import TRUE_TAGS
 from tagseg.predict.folder import PlannedImage, PredictionFolder, index_file
 from tagseg.predict.index import ImageRecord, RunRecord

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from tagseg.models.serialization import write_atomically
+from tagseg._files import write_atomically
 from tagseg.predict.resize import ClassMask
 
 LegendEntry = tuple[tuple[int, int, int], str]

@@ -9,12 +9,12 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
+from tagseg._files import write_text, writing
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset
-from tagseg.errors import ConfigError, DataError, writing
+from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
-from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.predict.settings import THRESHOLD_ORIGINS
 from tagseg.report.curves import training_curves
@@ -120,7 +120,7 @@ def write_page(
     page = _render(run_data, splits, masks, evaluations, count, examinations, missing)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda part: part.write_text(page, encoding="utf-8"))
+    write_text(path, page)
     return path
 
 

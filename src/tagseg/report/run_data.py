@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tagseg._hub import MODEL_FILE
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
-from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict.predictor import Predictor, load
 from tagseg.training.checkpoint import TrainState, read_train_state
 from tagseg.training.logging import read_metrics

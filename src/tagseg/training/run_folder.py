@@ -11,13 +11,13 @@ from typing import Any
 
 from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
+from tagseg._files import has_no_files, hold_folder, remove_part_files, write_text
+from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
 from tagseg._json import parse_json, validated
-from tagseg._lock import has_no_files, hold_folder, remove_part_files
 from tagseg._version import __version__
 from tagseg.data.files import read_text
 from tagseg.errors import ConfigError
 from tagseg.models import Network
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, write_atomically
 from tagseg.training.image_list import IMAGES_FILE, ImageList, digest, list_differences, read_lists, write_lists
 from tagseg.training.recipe import Recipe
 
@@ -80,7 +80,7 @@ def prepare_folder(
     versions = {"tagseg": __version__, "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in _PACKAGES}
     text = json.dumps({**config, "versions": versions}, indent=2) + "\n"
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, text)
     write_lists(out, images)
 
 
@@ -99,7 +99,7 @@ def read_config(run: Path) -> dict[str, Any]:
 def write_held_out(run: Path, names: Sequence[str]) -> None:
     """Write the names of the validation images."""
     text = "".join(f"{name}\n" for name in names)
-    write_atomically(run / VALIDATION_FILE, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(run / VALIDATION_FILE, text)
 
 
 def read_held_out(run: Path) -> list[str]:
