@@ -51,8 +51,7 @@ def serve_app(
         os.environ["GRADIO_TEMP_DIR"] = folder
         import uvicorn
 
-        from tagseg.app.context import Context
-        from tagseg.app.model_queue import ModelQueue
+        from tagseg.app.context import Context, ModelQueue
         from tagseg.app.server import build_server
 
         path = str(model or run or DEFAULT_MODEL)

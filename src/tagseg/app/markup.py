@@ -9,7 +9,7 @@ import gradio as gr
 import jinja2
 import numpy as np
 
-from tagseg.app.model_queue import QueueFullError
+from tagseg.app.context import QueueFullError
 from tagseg.data.images import Pixels
 from tagseg.data.masks import IGNORE_LABEL, Mask
 from tagseg.errors import TagsegError

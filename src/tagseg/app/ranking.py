@@ -8,10 +8,9 @@ from threading import Lock, Thread
 
 import numpy as np
 
-from tagseg.app.context import Context
+from tagseg.app.context import Context, QueueFullError
 from tagseg.app.images import ShownImages
 from tagseg.app.markup import overlay_cell
-from tagseg.app.model_queue import QueueFullError
 from tagseg.data.images import Pixels
 from tagseg.data.masks import Mask
 from tagseg.errors import DataError, TagsegError

@@ -8,10 +8,9 @@ from threading import Lock
 
 from tagseg._hub import CHECKPOINT_FILE
 from tagseg.api import validation_data
-from tagseg.app.context import Context
+from tagseg.app.context import Context, QueueFullError
 from tagseg.app.images import ShownImages
 from tagseg.app.markup import ground_truth_cell, image_cell, notice, overlay_cell, render
-from tagseg.app.model_queue import QueueFullError
 from tagseg.app.training_process import TrainingProcess, shell_line
 from tagseg.errors import TagsegError
 from tagseg.predict.predictor import load
