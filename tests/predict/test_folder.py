@@ -10,8 +10,7 @@ from PIL import Image
 from tagseg.errors import ConfigError, DataError
 from tagseg.predict.folder import PredictionFolder
 from tagseg.predict.index import ImageRecord
-from tagseg.predict.outputs import OutputFiles
-from tagseg.predict.prediction import Prediction
+from tagseg.predict.prediction import OutputFiles, Prediction
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.render import draw_legend
 from tagseg.predict.writer import write_predictions

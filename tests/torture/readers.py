@@ -301,7 +301,7 @@ def _model(folder: Path) -> Reader:
 def _predictions(folder: Path) -> Reader:
     from tagseg.predict.folder import PredictionFolder
     from tagseg.predict.index import RunRecord
-    from tagseg.predict.outputs import OutputFiles
+    from tagseg.predict.prediction import OutputFiles
 
     model = {"name": "m", "method": "cam", "backbone": "vgg16"}
     run = RunRecord.model_validate(

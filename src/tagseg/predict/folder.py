@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from tagseg._files import make_folder, remove_part_files, write_atomically, write_text, writing
 from tagseg.errors import ConfigError
 from tagseg.predict.index import ImageRecord, PredictionIndex, RunRecord
-from tagseg.predict.outputs import OutputFiles, output_files
+from tagseg.predict.prediction import OutputFiles, output_files
 from tagseg.predict.render import draw_legend
 from tagseg.training.run_folder import differences
 

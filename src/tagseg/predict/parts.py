@@ -27,9 +27,8 @@ from tagseg._version import __version__
 from tagseg.errors import ConfigError, DataError, unknown_name
 from tagseg.predict.folder import LEGEND_FILE
 from tagseg.predict.index import ImageRecord, RunRecord
-from tagseg.predict.outputs import FORMATS, Format, OutputFiles
 from tagseg.predict.pipeline import read_ahead
-from tagseg.predict.prediction import Prediction
+from tagseg.predict.prediction import FORMATS, Format, OutputFiles, Prediction
 from tagseg.predict.predictor import PredictionStream
 from tagseg.predict.render import draw_legend
 from tagseg.predict.sources import FileSource

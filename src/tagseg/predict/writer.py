@@ -11,9 +11,8 @@ from tagseg.errors import ConfigError, DataError
 from tagseg.predict.engine import TRUE_TAGS
 from tagseg.predict.folder import PlannedImage, PredictionFolder, index_file
 from tagseg.predict.index import ImageRecord, RunRecord
-from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.pipeline import read_ahead
-from tagseg.predict.prediction import Prediction
+from tagseg.predict.prediction import OutputFiles, Prediction
 from tagseg.predict.predictor import PredictionStream
 from tagseg.predict.sources import unused_name
 
