@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from tagseg._device import can_compile, usable_cores
 from tagseg.benchmarks.images import photo_array, photo_like
-from tagseg.benchmarks.published import published_pamr
+from tagseg.benchmarks.pamr import published_pamr
 from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
 from tagseg.data import ImageDataset
 from tagseg.data.files import FileRef, ImageFiles
