@@ -27,7 +27,7 @@ from tagseg._files import (
     write_text,
     writing,
 )
-from tagseg._json import parse_json
+from tagseg._json import as_json, differences, parse_json
 from tagseg._progress import ProgressBar
 from tagseg._ray import part_size, run_on_ray
 from tagseg.data import DataSource, ImageDataset
@@ -43,7 +43,6 @@ from tagseg.predict.predictor import Predictor
 from tagseg.predict.render import mask_image
 from tagseg.predict.resize import resize_in_bands
 from tagseg.predict.settings import FixedClasses, InferenceSettings
-from tagseg.training.run_folder import differences
 
 COVERAGE_FILE = "coverage.json"
 _Counts = NDArray[np.int64]  # pixels of each mask value, [256]
@@ -283,7 +282,7 @@ def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Ma
 
 def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
     """Make the folder, or check that its masks were made with the same settings."""
-    settings = json.loads(json.dumps(settings))  # as it reads back: tuples become lists
+    settings = as_json(settings)
     path = out / PSEUDO_LABELS_FILE
     if path.is_file():
         advice = "choose another folder with {out}, or delete that one"

@@ -17,11 +17,11 @@ from typing import Any, TextIO
 from pydantic import BaseModel, ValidationError
 
 from tagseg._files import make_folder, remove_part_files, write_atomically, write_text, writing
+from tagseg._json import differences
 from tagseg.errors import ConfigError
 from tagseg.predict.index import ImageRecord, PredictionIndex, RunRecord
 from tagseg.predict.prediction import OutputFiles, output_files
 from tagseg.predict.render import draw_legend
-from tagseg.training.run_folder import differences
 
 INDEX_FILE = "predictions.json"
 LEGEND_FILE = "legend.png"

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from tagseg._files import has_no_files, hold_folder, remove_part_files, write_atomically, write_text, writing
+from tagseg._json import differences
 from tagseg._progress import ProgressBar
 from tagseg._ray import part_size, run_on_ray
 from tagseg._version import __version__
@@ -33,7 +34,6 @@ from tagseg.predict.predictor import PredictionStream
 from tagseg.predict.render import draw_legend
 from tagseg.predict.sources import FileSource
 from tagseg.predict.tags import Tags
-from tagseg.training.run_folder import differences
 
 JOB_FILE = "job.json"
 _COLUMNS = {"mask": "mask", "overlay": "overlay", "confidence": "confidence_image"}  # kind of file -> column
