@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tagseg._files import make_folder, write_text
 from tagseg._hub import MODEL_FILE
+from tagseg._markdown import markdown_table
 from tagseg._version import __version__
 from tagseg.errors import ConfigError, TagsegError
 from tagseg.evaluation.metrics import mean
@@ -15,7 +16,6 @@ from tagseg.models.serialization import DEFAULT_FOLDER, save_model
 from tagseg.predict.onnx_network import OnnxNetwork
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import NOTE, THRESHOLD_ORIGINS
-from tagseg.reproduction.tables import markdown_table
 from tagseg.training.run_folder import CONFIG_FILE, read_config
 
 CARD_FILE = "README.md"
