@@ -9,6 +9,7 @@ OUT/coverage.json                      how much of the images the classes cover
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -249,23 +250,24 @@ class _MaskTask:
 
     def write(self, part: _MaskPart) -> Iterator[tuple[int, _Counts]]:
         """Write the masks of a part; yield the position of each image and the pixels of each value."""
-        keep_probs = self.ignore_below > 0
-
-        def read(position: int) -> Sample[int]:
-            tags = FixedClasses(tuple(int(k) for k in part.data.labels[position].nonzero().flatten()))
-            return Sample(position, part.data.images.read(position), {TRUE_TAGS: tags}, keep_probs=keep_probs)
-
-        def write(result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
-            position, segmentation = result
-            mask, file = ignore_uncertain(segmentation, self.ignore_below), part.files[position]
-            with writing(file):
-                file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, lambda path: mask_image(mask).save(path, "PNG"))
-            return part.indices[position], _count(mask)
-
+        read = partial(self._read, part)
         samples = read_ahead(read, range(len(part.files)), size=lambda sample: sample.image.nbytes)
         results = run_pipeline(self.predictor.engine, samples, self.settings, crf=self.crf, batch_size=self.batch_size)
-        return read_ahead(write, ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in results))
+        segmentations = ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in results)
+        return read_ahead(partial(self._write_mask, part), segmentations)
+
+    def _read(self, part: _MaskPart, position: int) -> Sample[int]:
+        tags = FixedClasses(tuple(int(k) for k in part.data.labels[position].nonzero().flatten()))
+        keep_probs = self.ignore_below > 0
+        return Sample(position, part.data.images.read(position), {TRUE_TAGS: tags}, keep_probs=keep_probs)
+
+    def _write_mask(self, part: _MaskPart, result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
+        position, segmentation = result
+        mask, file = ignore_uncertain(segmentation, self.ignore_below), part.files[position]
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, lambda path: mask_image(mask).save(path, "PNG"))
+        return part.indices[position], _count(mask)
 
 
 def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Mask:
