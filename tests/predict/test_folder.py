@@ -231,7 +231,7 @@ def test_killed_job_continues_without_loss(
     images = list(stream.planned_images())
     assert killed.plan(images) == 4
     for image, prediction in zip(images[:3], stream, strict=False):
-        assert killed.needs(image)
+        assert killed.start_image(image)
         (out / image.name).parent.mkdir(exist_ok=True)
         files = OutputFiles().names(image.name)
         killed.begin_image(files)

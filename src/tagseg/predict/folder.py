@@ -143,8 +143,8 @@ class PredictionFolder:
         self._begin()
         return count
 
-    def needs(self, image: PlannedImage) -> bool:
-        """Note the next image of the job; whether it is to be predicted.
+    def start_image(self, image: PlannedImage) -> bool:
+        """Note the next image of the job, and return whether it is to be predicted.
 
         Raises:
             ConfigError: A file exists that must not be replaced.

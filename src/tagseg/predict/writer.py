@@ -65,12 +65,16 @@ def write_predictions(
                 reason = "all images were predicted before" if planned else "this part has no images"
                 bar.print(f"Nothing to do: {reason}")
             if isinstance(predictions, PredictionStream):
-                predictions.needs = folder.needs
-                predictions.on_tile = lambda done, total: bar.note(f"tiled image {done / total:.0%}")
-                named = ((prediction.name, prediction) for prediction in predictions)
+                stream = predictions.iterate(
+                    is_needed=folder.start_image,
+                    on_tile=lambda done, total: bar.note(f"tiled image {done / total:.0%}"),
+                )
+                named = ((prediction.name, prediction) for prediction in stream)
             else:
                 named = (
-                    (image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image)
+                    (image.name, prediction)
+                    for prediction, image in _with_plans(predictions)
+                    if folder.start_image(image)
                 )
             try:
                 with closing(read_ahead(writer.write, named)) as written:
