@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tagseg.data import DataError, ImageDataset, open_dataset, shapes
+from tagseg.data import DataError, DataSource, ImageDataset, shapes
 from tagseg.data.dataset import hold_out
 from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_text, write_zip
 
@@ -17,7 +17,7 @@ def zipped(tmp_path: Path) -> ImageDataset:
     colors = [RED, GREEN, BLUE] * 8
     write_zip(tmp_path / "t.zip", {f"{i}.png": image_bytes(color) for i, color in enumerate(colors)})
     rows = "".join(f"{i}.png,{'dog' if i % 3 else 'cat'}\n" for i in range(len(colors)))
-    return open_dataset(write_text(tmp_path / "t.csv", rows))
+    return DataSource(write_text(tmp_path / "t.csv", rows)).open()
 
 
 def test_item_is_an_image_with_its_labels(zipped: ImageDataset) -> None:
@@ -43,7 +43,7 @@ def test_subset_keeps_ids_labels_and_images_together(zipped: ImageDataset) -> No
 
 def test_labels_are_known_without_reading_an_image(tmp_path: Path) -> None:
     write_zip(tmp_path / "t.zip", {"a.png": b"not an image"})
-    dataset = open_dataset(write_text(tmp_path / "t.csv", "a.png,cat\n"))
+    dataset = DataSource(write_text(tmp_path / "t.csv", "a.png,cat\n")).open()
     assert dataset.labels.tolist() == [[1]]
     with pytest.raises(DataError, match=r"t\.zip:a\.png: is not an image that can be read"):
         dataset[0]

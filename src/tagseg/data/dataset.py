@@ -27,7 +27,7 @@ class ImageReader(Protocol):
 class ImageDataset(Dataset[tuple[Tensor, Tensor]]):
     """Images with image-level labels: `dataset[i]` is (image uint8 [3, H, W], labels float [C]).
 
-    The dataset has no access to masks. Those for evaluation are a `MaskDataset`, see `open_masks`.
+    The dataset has no access to masks. Those for evaluation are a `MaskDataset`, see `DataSource.open_masks`.
 
     Args:
         classes: Class names, in the order of the columns of `labels`.

@@ -471,56 +471,6 @@ class DataSource:
         return masks
 
 
-def open_dataset(
-    path: str | Path,
-    *,
-    images: Paths = None,
-    split: str | None = None,
-    classes: Sequence[str] | None = None,
-    separator: str | None = None,
-    sbd: str | Path | None = None,
-    max_side: int | None = None,
-) -> "ImageDataset":
-    """Open images with their labels, in any known format.
-
-    Args:
-        path: As in `DataSource`, also for the arguments that follow.
-        images: Folders and zips that hold the images.
-        split: Split to open.
-        classes: Class names in their order; None means those of the source.
-        separator: Separator of the labels in a table's row.
-        sbd: The unpacked benchmark_RELEASE.
-        max_side: Reduce larger images while decoding, so that no side is longer.
-    """
-    source = DataSource(path, images=images, split=split, separator=separator, sbd=sbd)
-    return source.open(classes, max_side=max_side)
-
-
-def open_masks(
-    path: str | Path,
-    *,
-    masks: Paths = None,
-    images: Paths = None,
-    split: str | None = None,
-    classes: Sequence[str] | None = None,
-    separator: str | None = None,
-    sbd: str | Path | None = None,
-) -> MaskDataset:
-    """Open the masks of a source, for evaluation; with the arguments of `open_dataset`, the image IDs are the same.
-
-    Args:
-        path: As in `DataSource`, also for the arguments that follow.
-        masks: Folders and zips that hold one mask per image.
-        images: Folders and zips that hold the images.
-        split: Split to open.
-        classes: Class names; mask values follow their order.
-        separator: Separator of the labels in a table's row.
-        sbd: The unpacked benchmark_RELEASE.
-    """
-    source = DataSource(path, images=images, split=split, masks=masks, separator=separator, sbd=sbd)
-    return source.open_masks(classes)
-
-
 def is_built_in(path: str) -> bool:
     """Whether a path names the built-in dataset."""
     return path.partition(":")[0] == "shapes"
