@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from tagseg.data import DataError, DataSource
 from tagseg.data.records import Record, Records
@@ -26,13 +25,6 @@ def test_image_ids_are_unique(folder: Path) -> None:
     write_image(folder / "a.jpg")
     dataset = DataSource(write_text(folder / "t.csv", "a.png,cat\na.jpg,cat\nb.png,dog\n")).open()
     assert dataset.image_ids == ("a.png", "a.jpg", "b")
-
-
-def test_max_side_reduces_decoded_images(tmp_path: Path) -> None:
-    write_image(tmp_path / "a.jpg", size=(400, 100))
-    dataset = DataSource(write_text(tmp_path / "t.csv", "a.jpg,cat\n")).open(max_side=80)
-    assert dataset[0][0].shape == (3, 20, 80)
-    assert dataset[0][0].dtype == torch.uint8
 
 
 @pytest.mark.parametrize("name", ["a\nb.png", "a\x1b[31m.png", "a\x9b.png", "caf\udce9.png"])

@@ -255,17 +255,14 @@ class DataSource:
             f"name a file ending in {', '.join((*TABLE_SUFFIXES, *ARROW_SUFFIXES, TAR_SUFFIX))} or .json, or a folder",
         )
 
-    def open(
-        self, classes: Sequence[str] | None = None, *, skip_missing: bool = False, max_side: int | None = None
-    ) -> "ImageDataset":
+    def open(self, classes: Sequence[str] | None = None, *, skip_missing: bool = False) -> "ImageDataset":
         """Open the images with their labels.
 
         Args:
             classes: Class names in their order; None means those of the source, or those that it keeps.
             skip_missing: Leave out images whose file is missing, instead of raising an error.
-            max_side: Reduce larger images while decoding, so that no side is longer.
         """
-        dataset, records = self.open_available(classes, max_side=max_side)
+        dataset, records = self.open_available(classes)
         missing = records.missing
         if missing:
             others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -277,18 +274,15 @@ class DataSource:
             raise DataError(f"{self.path}: has no images", "name a source with at least one")
         return dataset
 
-    def open_available(
-        self, classes: Sequence[str] | None = None, *, max_side: int | None = None
-    ) -> "tuple[ImageDataset, Records]":
+    def open_available(self, classes: Sequence[str] | None = None) -> "tuple[ImageDataset, Records]":
         """Open the images whose file exists, and return the records of all, of which the built-in dataset has none.
 
         Args:
             classes: As in `open`.
-            max_side: As in `open`.
         """
         entries = self._read_kept(classes)
         records = entries if isinstance(entries, Records) else Records(entries.classes, ())
-        dataset = entries.dataset(max_side=max_side) if isinstance(entries, Records) else entries
+        dataset = entries.dataset() if isinstance(entries, Records) else entries
         count = len(dataset)
         if self.limit is not None and self.limit < count:
             dataset = dataset.subset([number * count // self.limit for number in range(self.limit)])
