@@ -2,7 +2,16 @@ import pickle
 
 import pytest
 
-from tagseg.errors import ConfigError, DataError, Interrupted, TagsegError, WeightsError, printable, unknown_name
+from tagseg.errors import (
+    ConfigError,
+    DataError,
+    Interrupted,
+    TagsegError,
+    WeightsError,
+    first_line,
+    printable,
+    unknown_name,
+)
 
 
 def test_advice_names_arguments_in_python_and_options_on_the_command_line() -> None:
@@ -37,3 +46,8 @@ def test_errors_on_the_command_line_have_no_control_characters() -> None:
     error = DataError("a\x1b]0;title\x07\nb\x9b31m \u202e猫.png: is damaged", "replace it")
     assert error.for_cli() == r"a\x1b]0;title\x07 b\x9b31m \u202e猫.png: is damaged; replace it"
     assert printable("caf\udce9.png").isprintable()
+
+
+def test_first_line_of_an_error_without_text_is_its_type() -> None:
+    assert first_line(OSError("\nno file\nat all")) == "no file"
+    assert first_line(KeyError()) == "KeyError"

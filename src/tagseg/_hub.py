@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from tagseg.errors import WeightsError
+from tagseg.errors import WeightsError, first_line
 
 DEFAULT_MODEL = "default"
 MODEL_FILE = "model.safetensors"  # the model in the folder of a run
@@ -54,7 +54,7 @@ def find_on_hub(name: str, file: str) -> Path:
         elif isinstance(error, EntryNotFoundError):
             problem = f"{name}: this repository of the hub has no {file}"
         else:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+            reason = first_line(error)
             problem = f"{name}: could not be downloaded from {endpoint} ({reason})"
     raise WeightsError(problem, advice)
 

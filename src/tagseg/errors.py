@@ -92,6 +92,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def first_line(error: BaseException) -> str:
+    """First line of another library's error, or the name of its type if it has no text."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def unknown_name(
     kind: str, name: object, known: Iterable[str], *, more: str = "", hidden: Iterable[str] = ()
 ) -> ConfigError:

@@ -17,7 +17,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from tagseg.data.limits import hold_memory
 from tagseg.data.png_bands import has_png_bands, png_bands
-from tagseg.errors import DataError
+from tagseg.errors import DataError, first_line
 
 HEIF_SUFFIXES = frozenset({".heic", ".heif"})
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".avif", ".tif", ".tiff", ".bmp", ".gif"}) | (
@@ -151,8 +151,7 @@ def _decoding(data: bytes, file_name: str) -> Iterator[Image.Image]:
     except MemoryError as error:
         raise DataError(f"{file_name}: does not fit into memory", "reduce the image or remove it") from error
     except Exception as error:  # PIL's decoders raise errors of many types on damaged files.
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise DataError(f"{file_name}: is damaged ({reason[0]})", "replace the file or remove it") from error
+        raise DataError(f"{file_name}: is damaged ({first_line(error)})", "replace the file or remove it") from error
 
 
 def image_size(data: bytes, file_name: str) -> tuple[int, int]:
