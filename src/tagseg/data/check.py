@@ -6,10 +6,11 @@ million pairs of VOC's training images, one pair reaches 0.9, a photo and its gr
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,6 @@ Thumbnails = NDArray[np.uint8]  # [N, THUMBNAIL_SIDE, THUMBNAIL_SIDE]
 _MIN_CORRELATION = 0.9
 _MIN_LENGTH = THUMBNAIL_SIDE  # one gray level of deviation: less is the noise of rounding
 _BLOCK = 2048  # images that are compared at a time: 16 MiB
-
-T = TypeVar("T")
 
 
 def check(
@@ -110,40 +109,35 @@ def check(
     )
 
 
-def decode_all(dataset: "ImageDataset", *, progress: bool = False) -> list[ImageInfo | DataError]:
+def decode_all(
+    dataset: "ImageDataset", title: str = "Reading images", *, progress: bool = False
+) -> list[ImageInfo | DataError]:
     """Decode every image and return facts about it, or the error of one that cannot be decoded.
+
+    Threads are enough, because decoding releases the GIL.
 
     Args:
         dataset: Dataset to decode.
+        title: What the progress is called.
         progress: As in `check`.
     """
-    return _map_images(dataset, dataset.images.info, "Reading images", progress=progress)
+    with ThreadPoolExecutor() as pool:
+        results = pool.map(partial(_image_info, dataset), range(len(dataset)))
+        return list(track(results, title, len(dataset), quiet=not progress))
+
+
+def _image_info(dataset: "ImageDataset", index: int) -> ImageInfo | DataError:
+    try:
+        return dataset.images.info(index)
+    except DataError as error:
+        return error
 
 
 def _read_images(dataset: "ImageDataset", title: str, *, progress: bool) -> tuple[dict[int, ImageInfo], list[str]]:
     """Facts about every image by position, and what is wrong with those that cannot be decoded."""
-    results = _map_images(dataset, dataset.images.info, title, progress=progress)
+    results = decode_all(dataset, title, progress=progress)
     infos = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
     return infos, [result.problem for result in results if isinstance(result, DataError)]
-
-
-def _map_images(
-    dataset: "ImageDataset", function: Callable[[int], T], title: str, *, progress: bool
-) -> list[T | DataError]:
-    """Call a function for the index of every image and collect its results and errors.
-
-    Threads are enough, because decoding releases the GIL.
-    """
-
-    def call(index: int) -> T | DataError:
-        try:
-            return function(index)
-        except DataError as error:
-            return error
-
-    with ThreadPoolExecutor() as pool:
-        results = pool.map(call, range(len(dataset)))
-        return list(track(results, title, len(dataset), quiet=not progress))
 
 
 def find_copies(images: Thumbnails, originals: Thumbnails | None = None, *, progress: bool = False) -> dict[int, int]:
