@@ -130,15 +130,12 @@ class Evaluation:
 
     def _notes(self) -> list[str]:
         settings = self.settings
-        thresholds = settings.thresholds_per_class(len(self.class_names))
-        low, high = min(thresholds), max(thresholds)
-        threshold_text = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-        scales = ", ".join(f"{scale:g}" for scale in settings.scales)
+        thresholds = settings.describe_thresholds(len(self.class_names))
         without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
             f"{self.images} images{without}; size {settings.size}; "
-            f"scales {scales}{' with flips' if settings.flip else ''}; CRF {'on' if self.crf else 'off'}; "
-            f"thresholds {threshold_text} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
+            f"scales {settings.describe_scales()}; CRF {'on' if self.crf else 'off'}; "
+            f"thresholds {thresholds} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
             f"{self.seconds:.1f} s on {self.device}, {self.images / max(self.seconds, 1e-9):.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():

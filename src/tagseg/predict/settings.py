@@ -137,6 +137,16 @@ class InferenceSettings:
             )
         return self.thresholds
 
+    def describe_thresholds(self, num_classes: int) -> str:
+        """The thresholds of the classes as text: `0.1`, or `0.05 to 0.3`."""
+        thresholds = self.thresholds_per_class(num_classes)
+        low, high = min(thresholds), max(thresholds)
+        return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+
+    def describe_scales(self) -> str:
+        """The scales as text: `1`, or `1, 0.75 with flips`."""
+        return ", ".join(f"{scale:g}" for scale in self.scales) + (" with flips" if self.flip else "")
+
     def threshold_rule(self, num_classes: int) -> ScoreThresholds:
         """Rule that keeps the classes whose score reaches its threshold."""
         return ScoreThresholds(self.thresholds_per_class(num_classes))
