@@ -11,11 +11,11 @@ from PIL import Image
 
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.images import Pixels
-from tagseg.data.masks import IGNORE_LABEL as MASK_IGNORE, MaskDataset
+from tagseg.data.masks import IGNORE_LABEL, Mask, MaskDataset
 from tagseg.predict.render import blend
+from tagseg.predict.resize import resize_nearest
 from tagseg.report.run_data import RunData
 from tagseg.report.stages import Labels, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_labels
-from tagseg.training.pseudo_labels import UNLABELED as PSEUDO_LABEL_IGNORE
 
 ITERATIONS = (1, 3, 5, 7, 10)
 INPUT = "input"
@@ -133,10 +133,15 @@ def paint(image: Pixels, labels: Labels) -> Pixels:
         image: The image, [H, W, 3].
         labels: 0 for the background, k for the k-th class, negative for ignored pixels; resized to the image.
     """
-    labels = _resize_nearest(labels, image.shape[:2])
+    labels = resize_nearest(labels, image.shape[:2])
     painted = blend(image, np.maximum(labels, 0).astype(np.uint16))
     gray = image.astype(np.float32).mean(2, keepdims=True)
     return np.where(labels[..., None] < 0, _IGNORED_BRIGHTNESS * gray, painted).astype(np.uint8)
+
+
+def ground_truth_labels(mask: Mask) -> Labels:
+    """Labels of a ground-truth mask for `paint`."""
+    return np.where(mask == IGNORE_LABEL, -1, mask.astype(np.int64))
 
 
 def to_data_uri(image: Pixels) -> str:
@@ -153,6 +158,19 @@ def to_cell(image: Pixels, alt: str) -> Cell:
     return Cell(to_data_uri(image), alt, width, height)
 
 
+def labels_cell(image: Pixels, labels: Labels, classes: Sequence[str], name: str) -> Cell:
+    """An image with its classes over it; the description lists them.
+
+    Args:
+        image: The image, [H, W, 3].
+        labels: As in `paint`.
+        classes: Class names.
+        name: What the labels are, for the description.
+    """
+    names = ", ".join(classes[value - 1] for value in np.unique(labels) if value > 0) or "background only"
+    return to_cell(paint(image, labels), f"{name}: {names}")
+
+
 def class_colors(classes: int) -> list[str]:
     """Return the CSS colors of the background and each class, as `paint` shows them over a medium gray."""
     gray: Pixels = np.full((1, 1, 3), 128, dtype=np.uint8)
@@ -166,7 +184,7 @@ def _stage_row(run: RunData, stages: Stages, masks: MaskDataset | None, side: in
     if stages.refined is not None:
         labels["refinement"] = to_labels(stages.refined, size)
     if stages.pseudo_label is not None:
-        labels["pseudo label"] = _mark_ignored(stages.pseudo_label, PSEUDO_LABEL_IGNORE)
+        labels["pseudo label"] = stages.pseudo_label
     cells: dict[str, Cell | None] = {INPUT: to_cell(image, f"{stages.image_id}, {INPUT}")}
     cells |= _label_cells(run, stages.image_id, image, labels) | _mask_cell(run, stages.image_id, image, masks)
     ranked = sorted(stages.predicted_classes, key=lambda k: -stages.scores[k])
@@ -201,11 +219,7 @@ def _iteration_row(run: RunData, stages: Stages, masks: MaskDataset | None, side
 
 def _label_cells(run: RunData, image_id: str, image: Pixels, labels: dict[str, Labels]) -> dict[str, Cell | None]:
     """Paint an image with the labels of each stage."""
-    cells: dict[str, Cell | None] = {}
-    for stage, values in labels.items():
-        classes = ", ".join(run.classes[value - 1] for value in np.unique(values) if value > 0) or "background only"
-        cells[stage] = to_cell(paint(image, values), f"{image_id}, {stage}: {classes}")
-    return cells
+    return {stage: labels_cell(image, values, run.classes, f"{image_id}, {stage}") for stage, values in labels.items()}
 
 
 def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | None) -> dict[str, Cell | None]:
@@ -214,16 +228,4 @@ def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | 
         return {}
     if image_id not in masks:
         return {"ground truth": None}
-    labels = _mark_ignored(masks[image_id].astype(np.int64), MASK_IGNORE)
-    return _label_cells(run, image_id, image, {"ground truth": labels})
-
-
-def _mark_ignored(labels: Labels, ignore: int) -> Labels:
-    """Replace the value of ignored pixels by -1, whatever it is."""
-    return np.where(labels == ignore, -1, labels)
-
-
-def _resize_nearest(labels: Labels, size: tuple[int, ...]) -> Labels:
-    rows, columns = (np.arange(new) * old // new for new, old in zip(size, labels.shape, strict=True))
-    resized: Labels = labels[rows[:, None], columns]
-    return resized
+    return _label_cells(run, image_id, image, {"ground truth": ground_truth_labels(masks[image_id])})

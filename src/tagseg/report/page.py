@@ -124,6 +124,17 @@ def write_page(
     return path
 
 
+def template_environment(package: str) -> jinja2.Environment:
+    """Templates of a package, in which everything is escaped."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def _check_classes(kind: str, dataset: ImageDataset | MaskDataset | None, run: RunData) -> None:
     """Refuse classes with other names or in another order, which would be confused."""
     if dataset is not None and tuple(dataset.classes) != run.classes:
@@ -142,13 +153,7 @@ def _render(
     examinations: Sequence[Examination],
     missing: Sequence[str],
 ) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tagseg.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("tagseg.report")
     environment.filters["percent"] = _percent
     doubtful_tags = None
     if run.predictor is not None and not run.is_supervised:  # whose scores are of single pixels
