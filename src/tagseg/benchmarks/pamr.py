@@ -1,6 +1,6 @@
 """PAMR beside the published implementation, which holds all neighbors of all masks in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,8 @@ from torch import Tensor
 from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
 from tagseg.refine.pamr import refine_masks, refine_plain
 
-_DILATIONS = (1, 2, 4, 8, 12, 24)
-_SETTINGS: dict[str, Any] = {"dilations": _DILATIONS, "iterations": 10, "kernel": "reference"}
+_DILATIONS, _ITERATIONS = (1, 2, 4, 8, 12, 24), 10
+_SETTINGS: dict[str, Any] = {"dilations": _DILATIONS, "iterations": _ITERATIONS, "kernel": "reference"}
 _CLASSES = 21  # VOC's with the background
 
 
@@ -41,23 +41,19 @@ def bench_pamr(device: torch.device) -> Measurements:
 
 
 @torch.no_grad()
-def published_pamr(
-    image: Tensor, masks: Tensor, *, dilations: Sequence[int] = _DILATIONS, iterations: int = 10
-) -> Tensor:
+def published_pamr(image: Tensor, masks: Tensor) -> Tensor:
     """Refine masks by PAMR as the published implementation does, with all neighbors of all masks in memory.
 
     Args:
         image: Image, [B, 3, H, W].
         masks: Masks of the same size, [B, C, H, W].
-        dilations: Distances of the neighbors in pixels.
-        iterations: Number of iterations.
     """
     neighbor_kernels, all_kernels = _kernels(image, with_center=False), _kernels(image, with_center=True)
-    difference = (_gather(image, neighbor_kernels, dilations) - image[:, :, None]).abs()
-    deviation = _gather(image, all_kernels, dilations).std(2, keepdim=True)
+    difference = (_gather(image, neighbor_kernels) - image[:, :, None]).abs()
+    deviation = _gather(image, all_kernels).std(2, keepdim=True)
     affinities = (-difference / (1e-8 + 0.1 * deviation)).mean(1, keepdim=True).softmax(2)
-    for _ in range(iterations):
-        masks = (_gather(masks, neighbor_kernels, dilations) * affinities).sum(2)
+    for _ in range(_ITERATIONS):
+        masks = (_gather(masks, neighbor_kernels) * affinities).sum(2)
     return masks
 
 
@@ -67,12 +63,12 @@ def _kernels(like: Tensor, *, with_center: bool) -> Tensor:
     return kernels if with_center else kernels[[0, 1, 2, 3, 5, 6, 7, 8]]
 
 
-def _gather(maps: Tensor, kernels: Tensor, dilations: Sequence[int]) -> Tensor:
+def _gather(maps: Tensor, kernels: Tensor) -> Tensor:
     """Gather every neighbor of every map, [B, C, neighbors, H, W]."""
     batch, channels, height, width = maps.shape
     planes = maps.reshape(batch * channels, 1, height, width)
     copies = [
-        F.conv2d(F.pad(planes, (d, d, d, d), mode="replicate"), kernels.to(maps.dtype), dilation=d) for d in dilations
+        F.conv2d(F.pad(planes, (d, d, d, d), mode="replicate"), kernels.to(maps.dtype), dilation=d) for d in _DILATIONS
     ]
     return torch.cat(copies, 1).view(batch, channels, -1, height, width)
 
