@@ -9,9 +9,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import tagseg
+from tagseg._hub import MODEL_FILE
 from tagseg.cli import app
 from tagseg.data.voc import VOC_CLASSES
-from tagseg.models.serialization import DEFAULT_FOLDER, MODEL_FILE
+from tagseg.models.serialization import DEFAULT_FOLDER
 from tools.ship_model import MAX_BYTES
 
 

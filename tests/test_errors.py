@@ -1,5 +1,4 @@
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -9,9 +8,9 @@ from tagseg.errors import (
     Interrupted,
     TagsegError,
     WeightsError,
+    first_line,
     printable,
     unknown_name,
-    writing,
 )
 
 
@@ -43,17 +42,12 @@ def test_unknown_name_gives_the_known_ones_and_the_nearest() -> None:
     assert str(unknown_name("gate", 3, ["none"])) == "unknown gate 3; known: none."
 
 
-def test_errors_of_the_file_system_name_the_path(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    message = r"out: cannot be written \(Not a directory\); choose another place with out="
-    with pytest.raises(ConfigError, match=message) as error, writing("out"):
-        (tmp_path / "file" / "folder").mkdir()
-    assert isinstance(error.value.__cause__, NotADirectoryError)
-    with pytest.raises(KeyError), writing("out"):  # not of the file system: a bug keeps its traceback
-        raise KeyError
-
-
 def test_errors_on_the_command_line_have_no_control_characters() -> None:
     error = DataError("a\x1b]0;title\x07\nb\x9b31m \u202e猫.png: is damaged", "replace it")
     assert error.for_cli() == r"a\x1b]0;title\x07 b\x9b31m \u202e猫.png: is damaged; replace it"
     assert printable("caf\udce9.png").isprintable()
+
+
+def test_first_line_of_an_error_without_text_is_its_type() -> None:
+    assert first_line(OSError("\nno file\nat all")) == "no file"
+    assert first_line(KeyError()) == "KeyError"

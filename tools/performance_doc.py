@@ -12,10 +12,10 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from tagseg._markdown import markdown_table, wrap
 from tagseg.benchmarks.report import Report, growth_lines, machine_line, score_cells, table_cells
 from tagseg.benchmarks.timing import Growth
 from tagseg.errors import DataError
-from tagseg.reproduction.tables import markdown_table, wrap
 from tools._documents import fill_blocks, run_tool, update_file
 
 _COLUMNS = 3

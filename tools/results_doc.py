@@ -8,12 +8,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tagseg._markdown import MISSING, markdown_table, wrap
 from tagseg.api import MAX_EVALUATED
 from tagseg.errors import DataError, unknown_name
 from tagseg.evaluation.evaluate import PROTOCOLS
 from tagseg.reproduction.measurements import read_measurement
 from tagseg.reproduction.paper import RUNS, TABLES
-from tagseg.reproduction.tables import MISSING, markdown_table, paper_table, wrap
+from tagseg.reproduction.tables import paper_table
 from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import CONFIG_FILE, read_config

@@ -5,8 +5,9 @@ python -m tools.ship_model runs/compact
 
 from pathlib import Path
 
+from tagseg._hub import MODEL_FILE
 from tagseg.errors import WeightsError
-from tagseg.models.serialization import DEFAULT_FOLDER, MODEL_FILE, load_model, read_notes, save_model
+from tagseg.models.serialization import DEFAULT_FOLDER, load_model, read_notes, save_model
 from tools._documents import run_tool
 
 MAX_BYTES = 16 * 2**20  # it is part of every download of the package

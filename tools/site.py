@@ -16,8 +16,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tagseg._markdown import markdown_table
 from tagseg.api import recipes
-from tagseg.reproduction.tables import markdown_table
 from tagseg.training.recipe import describe_settings
 
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,6 @@ from .data import (
     DataSource as DataSource,
     ImageDataset as ImageDataset,
     MaskDataset as MaskDataset,
-    open_dataset as open_dataset,
-    open_masks as open_masks,
 )
 from .errors import (
     ConfigError as ConfigError,

@@ -1,4 +1,7 @@
-"""Models on the Hugging Face hub, in the cache of its client or downloaded into it; torch is not imported."""
+"""Names of models and their files, and models on the Hugging Face hub; torch is not imported.
+
+Models of the hub come from the cache of its client, or are downloaded into it.
+"""
 
 import re
 import threading
@@ -6,8 +9,11 @@ from functools import cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from tagseg.errors import WeightsError
+from tagseg.errors import WeightsError, first_line
 
+DEFAULT_MODEL = "default"
+MODEL_FILE = "model.safetensors"  # the model in the folder of a run
+CHECKPOINT_FILE = "checkpoint.safetensors"  # the state of a run: the network and the optimizer
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE_SUFFIXES = (".safetensors", ".onnx", ".pth", ".pt", ".pt2")
 _SECONDS_TO_ANSWER = 3.0
@@ -48,7 +54,7 @@ def find_on_hub(name: str, file: str) -> Path:
         elif isinstance(error, EntryNotFoundError):
             problem = f"{name}: this repository of the hub has no {file}"
         else:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+            reason = first_line(error)
             problem = f"{name}: could not be downloaded from {endpoint} ({reason})"
     raise WeightsError(problem, advice)
 

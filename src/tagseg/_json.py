@@ -1,7 +1,7 @@
-"""Read JSON that others wrote: what is wrong with it is an error of one line that names the place."""
+"""Read JSON that others wrote, whose errors are one line that names the place, and compare what JSON holds."""
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -58,6 +58,25 @@ def validated(
         raise error(f"{place}: {f'{path}: ' if path else ''}{message[:1].lower()}{message[1:]}", advice) from None
 
 
+def as_json(value: Any) -> Any:
+    """A value as it reads back from JSON: tuples become lists."""
+    return json.loads(json.dumps(value))
+
+
+def differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:
+    """Fields in which two configurations differ, in words."""
+    if isinstance(existing, dict) and isinstance(new, dict):
+        for key in {**existing, **new}:
+            yield from differences(existing.get(key), new.get(key), f"{field}.{key}".lstrip("."))
+    elif existing != new:
+        yield f"{field.removeprefix('recipe.')} is {_shorten(existing)} there, {_shorten(new)} here"
+
+
 @lru_cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+def _shorten(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."

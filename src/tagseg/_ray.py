@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tagseg.errors import ConfigError, ProcessLost, TagsegError, writing
+from tagseg._files import writing
+from tagseg.errors import ConfigError, ProcessLost, TagsegError, first_line
 
 _AUTO, _LOCAL = "auto", "local"
 _SECONDS_TO_CONNECT = 5.0
@@ -94,9 +95,9 @@ def run_on_ray(
             except ray.exceptions.RayTaskError:  # raised by the task: a bug, with its traceback
                 raise
             except ray.exceptions.RayError as error:
-                reason = str(error).strip().splitlines() or [type(error).__name__]
                 raise ProcessLost(
-                    f"the cluster or its workers were lost ({reason[0][:200]})", f"look at ray status, and {resume}"
+                    f"the cluster or its workers were lost ({first_line(error)[:200]})",
+                    f"look at ray status, and {resume}",
                 ) from None
     finally:
         shutil.rmtree(attempts, ignore_errors=True)

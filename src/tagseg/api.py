@@ -12,21 +12,22 @@ from typing import Any
 import torch
 
 from tagseg._device import usable_cores
+from tagseg._files import make_folder, writing
+from tagseg._hub import DEFAULT_MODEL, MODEL_FILE
 from tagseg._progress import ProgressBar
 from tagseg._ray import check_ray
 from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
 from tagseg.data.check import check as check_data
+from tagseg.data.dataset import hold_out
 from tagseg.data.images import ImageInfo
-from tagseg.data.split import hold_out
-from tagseg.errors import ConfigError, DataError, make_folder, writing
+from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
 from tagseg.export.masks import ImageFiles, MaskExport, MaskFormat, write_masks
 from tagseg.export.pseudo_labels import Coverage, make_pseudo_labels
 from tagseg.models import ModelConfig, Network, build_network
-from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.models.transfer import inherit_design
 from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
-from tagseg.predict.outputs import Format, OutputFiles
+from tagseg.predict.prediction import Format, OutputFiles
 from tagseg.predict.render import DEFAULT_ALPHA
 from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
 from tagseg.predict.sources import ImageInput

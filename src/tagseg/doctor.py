@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from tagseg._device import can_compile, multiplies_bfloat16, pick_device, triton_obstacle
+from tagseg._markdown import markdown_table
 from tagseg.benchmarks.report import describe_machine, package_versions
 from tagseg.predict import load
 from tagseg.refine import dense_crf, pamr
-from tagseg.reproduction.tables import markdown_table
 
 # fmt: off
 _PACKAGES = (

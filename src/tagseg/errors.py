@@ -3,11 +3,8 @@
 Whatever else is raised is a bug in tagseg, or a wrong argument to one of its functions (`ValueError`, `TypeError`).
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from difflib import get_close_matches
-from errno import EDQUOT, ENOSPC
-from pathlib import Path
 
 # How an advice names an argument: in Python, and on the command line.
 _ARGUMENTS = {
@@ -95,6 +92,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def first_line(error: BaseException) -> str:
+    """First line of another library's error, or the name of its type if it has no text."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def unknown_name(
     kind: str, name: object, known: Iterable[str], *, more: str = "", hidden: Iterable[str] = ()
 ) -> ConfigError:
@@ -115,24 +117,3 @@ def unknown_name(
         more = f" and {len(known) - len(nearest_names)} more{more}"
         known = nearest_names
     return ConfigError(f"unknown {kind} {name!r}; known: {', '.join(known)}{more}.{hint}")
-
-
-@contextmanager
-def writing(path: str | Path) -> Iterator[None]:
-    """Turn an error of the file system, such as a full disk or a missing permission, into one that names the path."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error) or type(error).__name__
-        advice = "choose another place with {out}"
-        if error.errno in (ENOSPC, EDQUOT):
-            advice = f"free some space, or {advice}"
-        raise ConfigError(f"{path}: cannot be written ({reason})", advice) from error
-
-
-def make_folder(path: str | Path) -> None:
-    """Make a folder for results before the work on them starts, so that a wrong path costs nothing."""
-    if Path(path).is_file():
-        raise ConfigError(f"{path}: is a file", "name a folder with {out}")
-    with writing(path):
-        Path(path).mkdir(parents=True, exist_ok=True)

@@ -12,8 +12,7 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import tagseg
-from tagseg.app.context import Context
-from tagseg.app.model_queue import ModelQueue
+from tagseg.app.context import Context, ModelQueue
 from tests.app.chromium import ARGUMENTS, find_chromium
 from tests.app.runs import open_run, train_small
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import tagseg
-from tagseg.app.context import Context
+from tagseg.app.context import Context, ModelQueue
 from tagseg.app.images import ShownImages
-from tagseg.app.model_queue import ModelQueue
 from tagseg.data import ImageDataset, shapes, shapes_masks
 
 SETTINGS = {

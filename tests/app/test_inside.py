@@ -66,7 +66,7 @@ def test_a_page_shows_everything(run_context: Context) -> None:
 
 @pytest.mark.parametrize("method", ["cam", "supervised"])
 def test_other_methods_have_no_parts_and_no_pseudo_labels(method: str, tmp_path: Path) -> None:
-    from tagseg.app.model_queue import ModelQueue
+    from tagseg.app.context import ModelQueue
     from tagseg.models import build_network
     from tagseg.models.config import ModelConfig
     from tagseg.predict import Predictor

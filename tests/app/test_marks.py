@@ -9,7 +9,7 @@ import pytest
 
 from tagseg.app.images import ShownImages
 from tagseg.app.marks import MARKS_FILE, Mark, marks_to_csv, marks_to_tasks, read_marks, set_mark
-from tagseg.data import open_dataset
+from tagseg.data import DataSource
 from tagseg.errors import DataError
 from tests.app.runs import shown_shapes
 
@@ -60,6 +60,6 @@ def test_lists_have_the_marked_images_in_their_order() -> None:
 def test_lists_name_the_file_of_an_image(tmp_path: Path) -> None:
     photos = Path(__file__).parents[2] / "src" / "tagseg" / "photos"
     (tmp_path / "photos.csv").write_text("chelsea.jpg,cat\nastronaut.jpg,person\n")
-    data = open_dataset(tmp_path / "photos.csv", images=photos)
+    data = DataSource(tmp_path / "photos.csv", images=photos).open()
     text = marks_to_csv({data.image_ids[1]: BAD}, ShownImages(data, None, have_tags=True))
     assert next(csv.DictReader(io.StringIO(text)))["file"] == str(photos / f"{data.image_ids[1]}.jpg")

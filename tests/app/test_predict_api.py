@@ -20,8 +20,7 @@ from pycocotools import mask as coco_masks
 from pycocotools.coco import COCO
 
 import tagseg
-from tagseg.app.context import Context
-from tagseg.app.model_queue import MAX_WAITING
+from tagseg.app.context import MAX_WAITING, Context
 from tests.app.requests import BOUNDARY, multipart, predict, request
 
 PHOTO = Path(tagseg.__file__).parent / "photos" / "chelsea.jpg"

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+import tagseg
 from tagseg.benchmarks import pamr, timing
-from tagseg.benchmarks.published import published_pamr
+from tagseg.benchmarks.pamr import published_pamr
 from tagseg.refine.pamr import refine_masks, refine_plain
 
 CPU = torch.device("cpu")
@@ -30,3 +31,8 @@ def test_table_starts_with_the_published_form(monkeypatch: pytest.MonkeyPatch) -
     ]
     most_memory = max(table.rows, key=lambda row: row.extra_bytes or 0)
     assert most_memory.name.startswith("published form")
+
+
+def test_published_pamr_equals_pamr() -> None:
+    image, masks = torch.rand(2, 3, 20, 26), torch.rand(2, 4, 20, 26)
+    assert torch.allclose(published_pamr(image, masks), tagseg.pamr(image, masks), atol=1e-5)

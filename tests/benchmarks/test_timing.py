@@ -38,7 +38,7 @@ def test_speedup_is_per_image() -> None:
 
 def test_growth_times_every_size() -> None:
     calls: list[int] = []
-    curve = growth("sort", "numbers", [10, 100], lambda size: lambda: calls.append(size), device=CPU, rounds=1)
+    curve = growth("sort", "numbers", [10, 100], lambda size: lambda: calls.append(size), device=CPU)
     assert set(calls) == {10, 100}
     assert [size for size, _ in curve.points] == [10, 100]
 

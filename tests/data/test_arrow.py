@@ -16,7 +16,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 import tagseg
-from tagseg.data import DataError, DataSource, open_dataset
+from tagseg.data import DataError, DataSource
 from tagseg.predict.sources import FileSource, find_sources
 from tests.data.small_datasets import GREEN, image_bytes, write_image, write_mask, write_text
 from tests.data.test_tables import labels_by_id
@@ -62,7 +62,7 @@ def save_parquet_shards(dataset: datasets.Dataset, root: Path) -> Path:
 def test_images_labels_and_class_names_are_read(
     dataset: datasets.Dataset, tmp_path: Path, save: Callable[[datasets.Dataset, Path], Path]
 ) -> None:
-    opened = open_dataset(save(dataset, tmp_path))
+    opened = DataSource(save(dataset, tmp_path)).open()
     assert opened.classes == tuple(NAMES)
     assert list(labels_by_id(opened).values()) == [set(labels) for labels in LABELS]
     assert opened.image_ids == ("000000", "000001", "000002", "000003")
@@ -85,7 +85,7 @@ def test_images_labels_and_class_names_are_read(
 def test_labels_are_numbers_names_or_lists(
     tmp_path: Path, values: list[Any], feature: Any, column: str, classes: list[str]
 ) -> None:
-    opened = open_dataset(save_parquet_file(make_dataset(values, feature, column), tmp_path))
+    opened = DataSource(save_parquet_file(make_dataset(values, feature, column), tmp_path)).open()
     assert opened.classes == tuple(classes)
     assert len(opened) == 4
 
@@ -95,11 +95,11 @@ def test_splits_are_folders_or_prefixes(dataset: datasets.Dataset, tmp_path: Pat
     hub = save_parquet_shards(dataset, tmp_path)
     dataset.select([3]).to_parquet(hub / "data" / "test-00000-of-00001-0a1b2c.parquet")
     for root in (tmp_path / "saved", hub):
-        assert (len(open_dataset(root, split="train")), len(open_dataset(root, split="test"))) == (4, 1)
+        assert (len(DataSource(root, split="train").open()), len(DataSource(root, split="test").open())) == (4, 1)
         with pytest.raises(DataError, match="holds the splits test, train; name one of them with split="):
-            open_dataset(root)
+            DataSource(root).open()
         with pytest.raises(DataError, match="unknown split 'val'; known: test, train"):
-            open_dataset(root, split="val")
+            DataSource(root, split="val").open()
 
 
 def test_file_names_become_image_ids_where_they_are_unique(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_file_names_become_image_ids_where_they_are_unique(tmp_path: Path) -> No
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
         return tmp_path / "x.parquet"
 
-    assert open_dataset(write(["a/1.png", "b/1.png"])).image_ids == ("a/1", "b/1")
+    assert DataSource(write(["a/1.png", "b/1.png"])).open().image_ids == ("a/1", "b/1")
     write_mask(tmp_path / "masks" / "a" / "1.png", 1)
     assert list(DataSource(tmp_path / "x.parquet", masks=tmp_path / "masks").open_masks()) == ["a/1"]
 
@@ -116,14 +116,14 @@ def test_file_names_become_image_ids_where_they_are_unique(tmp_path: Path) -> No
 def test_repeated_file_names_are_not_one_image(tmp_path: Path) -> None:
     rows = [{"image": {"bytes": image_bytes(), "path": "1.png"}, "label": name} for name in ("cat", "dog")]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
-    assert open_dataset(tmp_path / "x.parquet").image_ids == ("000000", "000001")
+    assert DataSource(tmp_path / "x.parquet").open().image_ids == ("000000", "000001")
 
 
 @pytest.mark.parametrize("save", [save_folder, save_parquet_file])
 def test_workers_read_the_same_images(
     dataset: datasets.Dataset, tmp_path: Path, save: Callable[[datasets.Dataset, Path], Path]
 ) -> None:
-    opened = open_dataset(save(dataset, tmp_path))
+    opened = DataSource(save(dataset, tmp_path)).open()
     expected = torch.stack([opened[index][0] for index in range(4)])  # a forked process inherits the open files
     loader = DataLoader(opened, batch_size=1, num_workers=2)
     assert torch.equal(torch.cat([image for image, _ in loader]), expected)
@@ -142,7 +142,7 @@ def test_images_stay_in_the_file(tmp_path: Path, kind: str) -> None:
         with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
             for _ in range(rows):
                 writer.write_table(table)
-    opened, allocated = open_dataset(path), []
+    opened, allocated = DataSource(path).open(), []
     before = pa.total_allocated_bytes()
     for index in range(rows):
         opened.images.info(index)
@@ -154,7 +154,7 @@ def test_images_stay_in_the_file(tmp_path: Path, kind: str) -> None:
 def test_large_row_group_is_refused(dataset: datasets.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tagseg.data.arrow._MAX_ROW_GROUP", 10)
     with pytest.raises(DataError, match="x.parquet: a row group has .* MiB.*; write it with about 100 rows in a group"):
-        open_dataset(save_parquet_file(dataset, tmp_path))[0]
+        DataSource(save_parquet_file(dataset, tmp_path)).open()[0]
 
 
 def test_names_of_classes_come_from_dataset_info_without_metadata(dataset: datasets.Dataset, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_names_of_classes_come_from_dataset_info_without_metadata(dataset: datas
         table = pa.ipc.open_stream(file.read_bytes()).read_all().replace_schema_metadata(None)
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-    assert open_dataset(folder).classes == tuple(NAMES)
+    assert DataSource(folder).open().classes == tuple(NAMES)
 
 
 def test_images_may_be_files_beside_the_table(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_images_may_be_files_beside_the_table(tmp_path: Path) -> None:
     rows = [{"image": {"bytes": None, "path": "1.png"}, "label": "cat"}, {"image": None, "label": "dog"}]
     schema = pa.schema({"image": pa.struct({"bytes": pa.binary(), "path": pa.string()}), "label": pa.string()})
     pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "x.parquet")
-    opened = open_dataset(tmp_path / "x.parquet")
+    opened = DataSource(tmp_path / "x.parquet").open()
     assert opened[0][0][:, 0, 0].tolist() == list(GREEN)
     with pytest.raises(DataError, match="x.parquet:1: has no image; remove the row"):
         opened[1]
@@ -206,7 +206,7 @@ def test_damaged_files_are_data_errors(dataset: datasets.Dataset, tmp_path: Path
         with pytest.raises(
             DataError, match=f"is not {kind} file that can be read .*; download or save it again"
         ) as caught:
-            open_dataset(path)
+            DataSource(path).open()
         assert "\n" not in str(caught.value)
 
 
@@ -220,10 +220,10 @@ def test_text_that_is_no_utf8_is_a_data_error(tmp_path: Path, suffix: str, text:
     else:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-    assert open_dataset(path).image_ids == ("a",)
+    assert DataSource(path).open().image_ids == ("a",)
     path.write_bytes(path.read_bytes().replace(text, b"\xff" + text[1:]))
     with pytest.raises(DataError, match="file that can be read"):
-        open_dataset(path)[0]
+        DataSource(path).open()[0]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_text_that_is_no_utf8_is_a_data_error(tmp_path: Path, suffix: str, text:
 def test_missing_columns_are_errors(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     with pytest.raises(DataError, match=message):
-        open_dataset(tmp_path / "x.parquet")
+        DataSource(tmp_path / "x.parquet").open()
 
 
 def test_unknown_labels_are_errors(tmp_path: Path) -> None:
@@ -247,18 +247,18 @@ def test_unknown_labels_are_errors(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match="x.parquet:0: has the label -1, which means that it is unknown; choose another"
     ):
-        open_dataset(unlabeled)
+        DataSource(unlabeled).open()
     features = {"info": {"features": {"label": {"names": ["cat"], "_type": "ClassLabel"}}}}
     table = pa.table({"image": [b""], "label": [1]}).replace_schema_metadata({"huggingface": json.dumps(features)})
     pq.write_table(table, tmp_path / "y.parquet")
     with pytest.raises(DataError, match="y.parquet:0: has the label 1, but there are 1 classes"):
-        open_dataset(tmp_path / "y.parquet")
+        DataSource(tmp_path / "y.parquet").open()
     two = make_dataset([0, 0, 0, 0], feature, "fine").add_column("coarse", [0, 0, 0, 0], feature=feature)
     with pytest.raises(DataError, match="has the columns of labels fine, coarse; rename one of them to label"):
-        open_dataset(save_parquet_file(two, tmp_path))
+        DataSource(save_parquet_file(two, tmp_path)).open()
 
 
 def test_missing_library_is_an_error_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"needs pyarrow; install it with: pip install 'tagseg\[hf\]'"):
-        open_dataset(write_text(tmp_path / "x.parquet", ""))
+        DataSource(write_text(tmp_path / "x.parquet", "")).open()

@@ -2,18 +2,23 @@
 
 import io
 import json
+from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageEnhance
 from rich.console import Console
 
 import tagseg
-from tagseg.data import CheckReport, DataSource
+from tagseg import _progress
+from tagseg.data import CheckReport, DataSource, check, shapes
+from tagseg.data.check import Thumbnails, find_copies
+from tagseg.data.images import Pixels, decode, thumbnail
 from tests.data.small_datasets import BLUE, GREEN, RED, write_coco, write_image, write_text
-
-SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "check.schema.json"
+from tools.schemas import CHECK_SCHEMA
 
 
 def write_table(root: Path, rows: dict[str, str], name: str = "t.csv") -> Path:
@@ -134,7 +139,7 @@ def test_rows_of_one_image_are_told_apart_from_one_tag_per_row(folder: Path) -> 
 
 
 def test_json_fits_the_published_schema(folder: Path) -> None:
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    schema = json.loads(CHECK_SCHEMA.read_text(encoding="utf-8"))
     for report in (
         tagseg.check(write_table(folder, {"a.png": "cat", "b.png": "dog", "gone.png": "dog"})),
         tagseg.check("shapes:30", val="shapes:20"),
@@ -145,10 +150,6 @@ def test_json_fits_the_published_schema(folder: Path) -> None:
         assert [entry["message"] for entry in content["findings"] if entry["level"] == "problem"] == report.problems
 
 
-def test_published_schema_is_current() -> None:
-    assert SCHEMA.read_text(encoding="utf-8") == CheckReport.schema_text(), "run: python -m tools.check_schema"
-
-
 def test_printed_report_ends_with_the_verdict(folder: Path) -> None:
     rows = {"a.png": "cat;[red]dog", "b.png": "[red]dog", "c.jpg": "", "gone.png": "cat"}
     report = tagseg.check(write_table(folder, rows))
@@ -157,3 +158,69 @@ def test_printed_report_ends_with_the_verdict(folder: Path) -> None:
     for expected in ("[red]dog", "66.7%", "cat (1)", "40 x 30", "problem", "gone.png", "warning", "note"):
         assert expected in text.getvalue()
     assert text.getvalue().endswith(f"not fit for training: {len(report.problems)} problems\n")
+
+
+PHOTOS = [
+    Image.fromarray(decode(file.read_bytes(), file.name))
+    for file in (resources.files("tagseg") / "photos").iterdir()
+    if file.name.endswith(".jpg")
+]
+
+
+def thumbnails(*images: Image.Image | Pixels) -> Thumbnails:
+    return np.stack([thumbnail(np.asarray(image)) for image in images])
+
+
+def compressed(image: Image.Image) -> Image.Image:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=20)
+    return Image.open(file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        compressed,
+        lambda image: image.resize((image.width // 3, image.height // 3)),
+        lambda image: ImageEnhance.Brightness(image).enhance(0.7),
+        lambda image: image.convert("L").convert("RGB"),
+        lambda image: image.crop((3, 3, image.width - 3, image.height - 3)),
+    ],
+    ids=["compressed", "scaled", "darker", "gray", "cropped"],
+)
+def test_changed_copies_are_found(change: Callable[[Image.Image], Image.Image]) -> None:
+    copies = thumbnails(*map(change, PHOTOS))
+    assert find_copies(copies, thumbnails(*PHOTOS)) == {0: 0, 1: 1, 2: 2}
+    assert find_copies(np.concatenate([thumbnails(*PHOTOS), copies])) == {3: 0, 4: 1, 5: 2}
+
+
+def test_other_images_are_not_copies() -> None:
+    rng = np.random.default_rng(0)
+    ramp = np.linspace(0, 255, 90, dtype=np.uint8)[:, None, None]
+    scenes = shapes(80)
+    images: list[Image.Image | Pixels] = [
+        *PHOTOS,
+        *(scenes.images.read(i) for i in range(len(scenes))),
+        *(np.full((60, 90, 3), value, np.uint8) for value in (0, 0, 7, 255)),  # one color
+        *(np.broadcast_to(ramp // part, (90, 90, 3)) for part in (1, 2, 3)),  # skies
+        *(rng.integers(118, 122, (64, 64, 3), dtype=np.uint8) for _ in range(20)),  # noise
+    ]
+    assert find_copies(thumbnails(*images)) == {}
+
+
+def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = thumbnails(*PHOTOS, *PHOTOS, *map(compressed, PHOTOS))
+    whole = find_copies(images), find_copies(images[3:], images[:3])
+    monkeypatch.setattr(check, "_BLOCK", 2)
+    assert (find_copies(images), find_copies(images[3:], images[:3])) == whole
+    assert find_copies(images[:0]) == find_copies(images[:0], images) == find_copies(images, images[:0]) == {}
+
+
+def test_progress_counts_every_comparison(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(check, "_BLOCK", 2)
+    monkeypatch.setattr(_progress, "SECONDS_TO_FIRST_LINE", 0.0)
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
+    find_copies(thumbnails(*PHOTOS), progress=True)
+    assert "Comparing images, block 3/3" in capsys.readouterr().err
+    find_copies(thumbnails(PHOTOS[0]), thumbnails(*PHOTOS), progress=True)
+    assert "Comparing images, block 2/2" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tagseg.data import DataError, open_dataset, open_masks
+from tagseg.data import DataError, DataSource
 from tests.data.small_datasets import write_coco, write_text
 
 CAT, DOG = 1, 2  # mask values: the categories by ascending ID
@@ -25,16 +25,17 @@ def rectangle(left: float, top: float, right: float, bottom: float) -> list[list
 
 def test_json_file_and_folder_give_the_same_dataset(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 3, rectangle(0, 0, 4, 4))])
-    for dataset in (open_dataset(path), open_dataset(tmp_path, split="val"), open_dataset(path, images=tmp_path)):
+    for source in (DataSource(path), DataSource(tmp_path, split="val"), DataSource(path, images=tmp_path)):
+        dataset = source.open()
         assert dataset.classes == ("cat", "dog")
         assert dataset.image_ids == ("one", "two")
         assert dataset.labels.tolist() == [[0, 1], [0, 0]]
         assert dataset[1][0].shape == (3, 8, 12)
-    assert open_dataset(path, classes=["dog", "cat"]).labels.tolist() == [[1, 0], [0, 0]]
+    assert DataSource(path).open(["dog", "cat"]).labels.tolist() == [[1, 0], [0, 0]]
 
 
 def test_polygon_covers_its_pixels(tmp_path: Path) -> None:
-    masks = open_masks(write_coco(tmp_path, [annotation(1, 3, rectangle(2, 1, 7, 5))]))
+    masks = DataSource(write_coco(tmp_path, [annotation(1, 3, rectangle(2, 1, 7, 5))])).open_masks()
     expected = np.zeros((8, 12), np.uint8)
     expected[1:5, 2:7] = DOG
     assert np.array_equal(masks["one"], expected)
@@ -43,13 +44,13 @@ def test_polygon_covers_its_pixels(tmp_path: Path) -> None:
 
 def test_run_lengths_are_decoded_by_columns(tmp_path: Path) -> None:
     counts = [8 * 2 + 3, 2, 8 * 12 - 8 * 2 - 5]
-    mask = open_masks(write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": counts})]))["one"]
+    mask = DataSource(write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": counts})])).open_masks()["one"]
     assert np.argwhere(mask == CAT).tolist() == [[3, 2], [4, 2]]
 
 
 def test_small_objects_lie_over_large_ones_and_crowds_are_ignored(tmp_path: Path) -> None:
     crowd = {"size": [8, 12], "counts": [0, 8 * 12]}
-    mask = open_masks(
+    mask = DataSource(
         write_coco(
             tmp_path,
             [
@@ -58,7 +59,7 @@ def test_small_objects_lie_over_large_ones_and_crowds_are_ignored(tmp_path: Path
                 annotation(3, 3, crowd, area=96, iscrowd=1),
             ],
         )
-    )["one"]
+    ).open_masks()["one"]
     assert (mask[4, 5], mask[2, 2], mask[0, 11]) == (CAT, DOG, 255)
 
 
@@ -67,7 +68,7 @@ def test_category_ignored_is_no_class(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["categories"].append({"id": 255, "name": "ignored"})
     path.write_text(json.dumps(content))
-    dataset, mask = open_dataset(path), open_masks(path)["one"]
+    dataset, mask = DataSource(path).open(), DataSource(path).open_masks()["one"]
     assert dataset.classes == ("cat", "dog")
     assert dataset.labels.tolist() == [[0, 1], [0, 0]]
     assert (mask[2, 2], mask[3, 7], mask[0, 0]) == (DOG, 255, 0)
@@ -75,15 +76,15 @@ def test_category_ignored_is_no_class(tmp_path: Path) -> None:
 
 def test_given_classes_set_the_mask_values(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 3, rectangle(0, 0, 12, 8))])
-    assert open_masks(path, classes=["dog", "cat"])["one"][4, 4] == 1
+    assert DataSource(path).open_masks(["dog", "cat"])["one"][4, 4] == 1
 
 
 def test_masks_without_pycocotools_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_coco(tmp_path, [annotation(1, 1, {"size": [8, 12], "counts": "P3"})])
     monkeypatch.setitem(sys.modules, "pycocotools", None)
     with pytest.raises(DataError, match=r"val\.json: COCO's masks need pycocotools; .*'tagseg\[coco\]'"):
-        open_masks(path)
-    assert open_dataset(path).labels.tolist() == [[1, 0], [0, 0]]
+        DataSource(path).open_masks()
+    assert DataSource(path).open().labels.tolist() == [[1, 0], [0, 0]]
 
 
 def test_compressed_run_lengths_are_decoded(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_compressed_run_lengths_are_decoded(tmp_path: Path) -> None:
     region[2:5, 3:9] = 1
     packed = tools.encode(region)
     packed["counts"] = packed["counts"].decode()
-    mask = open_masks(write_coco(tmp_path, [annotation(1, 1, packed)]))["one"]
+    mask = DataSource(write_coco(tmp_path, [annotation(1, 1, packed)])).open_masks()["one"]
     assert np.array_equal(mask, region * CAT)
 
 
@@ -113,24 +114,24 @@ def test_compressed_run_lengths_are_decoded(tmp_path: Path) -> None:
 )
 def test_mask_errors_name_the_annotation(tmp_path: Path, segmentation: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        open_masks(write_coco(tmp_path, [annotation(4, 1, segmentation)]))["one"]
+        DataSource(write_coco(tmp_path, [annotation(4, 1, segmentation)])).open_masks()["one"]
 
 
 def test_invalid_files_are_data_errors(tmp_path: Path) -> None:
     path = write_coco(tmp_path, [annotation(1, 44, [])])
     with pytest.raises(DataError, match=r"annotations\[0\]\.category_id: 44 is not described in the file; correct"):
-        open_dataset(path)
+        DataSource(path).open()
     with pytest.raises(DataError, match="holds COCO's splits val; name one of them with split="):
-        open_dataset(tmp_path)
+        DataSource(tmp_path).open()
     no_name = {"images": [{"id": 5}], "annotations": [], "categories": []}
     with pytest.raises(
         DataError, match=r"w\.json: images\[0\]\.file_name: field required; .*correct or remove such an entry"
     ):
-        open_dataset(write_text(tmp_path / "w.json", json.dumps(no_name)))
+        DataSource(write_text(tmp_path / "w.json", json.dumps(no_name))).open()
     with pytest.raises(DataError, match=r"x\.json: categories: field required; name a COCO instances file"):
-        open_dataset(write_text(tmp_path / "x.json", json.dumps({"images": [], "annotations": []})))
+        DataSource(write_text(tmp_path / "x.json", json.dumps({"images": [], "annotations": []}))).open()
     with pytest.raises(DataError, match="is not valid JSON"):
-        open_dataset(write_text(tmp_path / "y.json", "{"))
+        DataSource(write_text(tmp_path / "y.json", "{")).open()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_invalid_files_are_data_errors(tmp_path: Path) -> None:
 )
 def test_malformed_content_is_a_data_error(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        open_dataset(write_text(tmp_path / "x.json", content))
+        DataSource(write_text(tmp_path / "x.json", content)).open()
 
 
 def test_entries_of_one_file_are_one_image(tmp_path: Path) -> None:
@@ -165,5 +166,5 @@ def test_entries_of_one_file_are_one_image(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["images"][1]["file_name"] = "one.jpg"
     path.write_text(json.dumps(content))
-    assert open_dataset(path).labels.tolist() == [[1, 1]]
-    assert np.unique(open_masks(path)["one"]).tolist() == [0, CAT, DOG]
+    assert DataSource(path).open().labels.tolist() == [[1, 1]]
+    assert np.unique(DataSource(path).open_masks()["one"]).tolist() == [0, CAT, DOG]

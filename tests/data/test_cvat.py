@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tagseg.data import DataError, DataSource, open_dataset, open_masks
+from tagseg.data import DataError, DataSource
 from tagseg.data.source import AnnotationFiles
 from tests.data.small_datasets import write_image, write_text
 
@@ -33,13 +33,13 @@ def test_folder_and_zip_give_the_same_dataset(tmp_path: Path) -> None:
     assert DataSource(folder).detect() == AnnotationFiles("cvat", folder)  # although it has the folders of VOC
     assert DataSource(archive).detect() == AnnotationFiles("cvat", archive)
     for path in (folder, archive):
-        data, masks = open_dataset(path), open_masks(path)
+        data, masks = DataSource(path).open(), DataSource(path).open_masks()
         assert data.classes == masks.classes == ("dog", "cat")
         assert data.image_ids == tuple(masks) == ("a/one", "two")
         assert data.labels.tolist() == [[1, 1], [0, 0]]
         assert masks["a/one"][:, 0].tolist() == [0, 1, 1, 0, 2, 2, 0, 255]
         assert data[0][0].shape == (3, 8, 12)
-        assert open_masks(path, classes=["cat", "dog"])["a/one"][1, 0] == 2
+        assert DataSource(path).open_masks(["cat", "dog"])["a/one"][1, 0] == 2
 
 
 def test_images_may_be_elsewhere_and_masks_may_have_a_palette(tmp_path: Path) -> None:
@@ -47,24 +47,24 @@ def test_images_may_be_elsewhere_and_masks_may_have_a_palette(tmp_path: Path) ->
     write_image(tmp_path / "photos" / "a" / "one.png")
     write_image(tmp_path / "photos" / "two.png")
     path = folder / "SegmentationClass" / "a" / "one.png"
-    expected = open_masks(folder)["a/one"]
+    expected = DataSource(folder).open_masks()["a/one"]
     Image.open(path).quantize(4).save(path)
     assert Image.open(path).mode == "P"
-    data, masks = open_dataset(folder, images=tmp_path / "photos"), open_masks(folder)
+    data, masks = DataSource(folder, images=tmp_path / "photos").open(), DataSource(folder).open_masks()
     assert data.image_ids == ("a/one", "two")
     assert np.array_equal(masks["a/one"], expected)
     with pytest.raises(DataError, match=r"SegmentationClass/a/one\.png: no image 'a/one' and 1 more was found; name"):
-        open_dataset(folder)
+        DataSource(folder).open()
 
 
 def test_subset_is_named(tmp_path: Path) -> None:
     folder = write_cvat(tmp_path)
     write_text(folder / "ImageSets" / "Segmentation" / "val.txt", "two\n")
-    assert open_dataset(folder, split="val").image_ids == ("two",)
+    assert DataSource(folder, split="val").open().image_ids == ("two",)
     with pytest.raises(DataError, match="holds the splits default, val; name one of them with split="):
-        open_dataset(folder)
+        DataSource(folder).open()
     with pytest.raises(ValueError, match="unknown split 'test'; known: default, val"):
-        open_dataset(folder, split="test")
+        DataSource(folder, split="test").open()
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_subset_is_named(tmp_path: Path) -> None:
 def test_errors_name_the_line_or_the_mask(text: str, message: str, tmp_path: Path) -> None:
     write_text(write_cvat(tmp_path) / "labelmap.txt", text)
     with pytest.raises(DataError, match=message):
-        open_dataset(tmp_path)
+        DataSource(tmp_path).open()
 
 
 def test_damaged_mask_is_a_data_error(tmp_path: Path) -> None:
     (write_cvat(tmp_path) / "SegmentationClass" / "two.png").write_bytes(b"damaged")
     with pytest.raises(DataError, match=r"two\.png: is not a mask that can be read; export it again"):
-        open_dataset(tmp_path)
+        DataSource(tmp_path).open()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tagseg.data import DataError, open_dataset
+from tagseg.data import DataError, DataSource
 from tagseg.data.files import FileIndex, FileRef, find_shards, tar_members
 from tests.data.small_datasets import GREEN, RED, image_bytes, write_image, write_text, write_zip
 
@@ -38,11 +38,11 @@ def test_ambiguous_name_is_an_error(tmp_path: Path) -> None:
 def test_damaged_member_does_not_affect_others(tmp_path: Path) -> None:
     write_zip(tmp_path / "t.zip", {"0.png": image_bytes(RED), "1.png": image_bytes(GREEN)})
     table = write_text(tmp_path / "t.csv", "0.png,cat\n1.png,dog\n")
-    expected = open_dataset(table)[1][0]
+    expected = DataSource(table).open()[1][0]
     content = bytearray((tmp_path / "t.zip").read_bytes())
     content[60] ^= 255  # inside the first image
     (tmp_path / "u.zip").write_bytes(content)
-    damaged = open_dataset(table, images=tmp_path / "u.zip")
+    damaged = DataSource(table, images=tmp_path / "u.zip").open()
     with pytest.raises(DataError, match=r"u\.zip:0\.png: cannot be read \(Bad CRC.*replace the file or remove it"):
         damaged[0]
     assert torch.equal(damaged[1][0], expected)
@@ -126,7 +126,7 @@ def tar(tmp_path: Path) -> Path:
 
 def test_images_of_a_table_are_found_in_a_tar(tar: Path) -> None:
     table = write_text(tar.parent / "t.csv", "a.png,cat\nb.png,dog\n")
-    dataset = open_dataset(table, images=tar)
+    dataset = DataSource(table, images=tar).open()
     assert [dataset[index][0][:, 0, 0].tolist() for index in (1, 0)] == [list(GREEN), list(RED)]
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tagseg.data import DataError, DataSource, open_dataset, open_masks
+from tagseg.data import DataError, DataSource
 from tagseg.data.source import AnnotationFiles, Table
 from tests.data.small_datasets import write_image, write_mask, write_text
 
@@ -29,7 +29,7 @@ def test_split_and_folder_give_the_same_dataset(tmp_path: Path) -> None:
         assert data.image_ids == tuple(masks) == ("one",)
         assert data.labels.tolist() == [[0, 1]]
         assert (masks["one"] == 2).all()
-    assert (open_masks(path.parent, classes=["cat", "dog"])["one"] == 1).all()
+    assert (DataSource(path.parent).open_masks(["cat", "dog"])["one"] == 1).all()
     (tmp_path / "id2label.json").unlink()
     assert DataSource(tmp_path / "train").detect() == Table(path, None)  # of image-level labels
 
@@ -46,7 +46,7 @@ def test_split_and_folder_give_the_same_dataset(tmp_path: Path) -> None:
 def test_errors_name_the_line(line: object, message: str, tmp_path: Path) -> None:
     write_image_folder(tmp_path, line)
     with pytest.raises(DataError, match=message):
-        open_dataset(tmp_path, split="train")
+        DataSource(tmp_path, split="train").open()
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_errors_name_the_line(line: object, message: str, tmp_path: Path) -> Non
 def test_names_of_values_are_checked(names: object, message: str, tmp_path: Path) -> None:
     write_image_folder(tmp_path, names=names)
     with pytest.raises(DataError, match=message):
-        open_dataset(tmp_path, split="train")
+        DataSource(tmp_path, split="train").open()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tagseg.data import DataError, DataSource, open_dataset, open_masks
+from tagseg.data import DataError, DataSource
 from tagseg.data.brush_rle import encode_brush
 from tagseg.data.source import AnnotationFiles
 from tests.data.small_datasets import write_image, write_text
@@ -42,20 +42,20 @@ def test_brush_is_read_and_other_tasks_are_left_out(tmp_path: Path) -> None:
         | {"annotations": [{"result": [], "was_cancelled": True}]},
     )
     assert DataSource(path).detect() == AnnotationFiles("label-studio", path)
-    data, masks = open_dataset(path), open_masks(path)
+    data, masks = DataSource(path).open(), DataSource(path).open_masks()
     assert data.classes == masks.classes == ("cat", "dog")
     assert data.image_ids == tuple(masks) == ("one", "photos/two")
     assert data.labels.tolist() == [[1, 1], [0, 0]]
     assert masks["one"][:, 3].tolist() == [2, 2, 1, 1, 1, 0, 0, 255]  # the later region lies above
     assert masks["photos/two"].shape == (8, 12)
     assert not masks["photos/two"].any()
-    assert open_masks(path, classes=["dog", "cow", "cat"])["one"][0, 0] == 1
+    assert DataSource(path).open_masks(["dog", "cow", "cat"])["one"][0, 0] == 1
 
 
 def test_ground_truth_or_else_the_last_annotation_counts(tmp_path: Path) -> None:
     first, last = task("one.jpg", [region("cat")], [region("dog")]), task("two.jpg", [region("cat")], [region("dog")])
     first["annotations"][0]["ground_truth"] = True
-    assert open_dataset(write_export(tmp_path, first, last)).labels.tolist() == [[1, 0], [0, 1]]
+    assert DataSource(write_export(tmp_path, first, last)).open().labels.tolist() == [[1, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_ground_truth_or_else_the_last_annotation_counts(tmp_path: Path) -> None
 def test_errors_name_the_task(content: list[Any], message: str, tmp_path: Path) -> None:
     path = write_export(tmp_path, *content)
     with pytest.raises(DataError, match=message):
-        open_masks(path)["one"]
+        DataSource(path).open_masks()["one"]

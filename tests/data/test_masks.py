@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import tagseg
-from tagseg.data import DataError, DataSource, ImageDataset, open_dataset, open_masks, shapes
+from tagseg.data import DataError, DataSource, ImageDataset, shapes
 from tests.data.small_datasets import (
     image_bytes,
     write_coco,
@@ -58,25 +58,26 @@ def content(dataset: ImageDataset) -> list[object]:
 
 def test_masks_are_found_beside_the_table_in_its_zip_and_in_named_folders(tmp_path: Path) -> None:
     table = write_table_with_masks(tmp_path)
-    ground_truth = open_masks(table)
-    assert list(ground_truth) == list(open_dataset(table).image_ids) == ["a", "b"]
+    ground_truth = DataSource(table).open_masks()
+    assert list(ground_truth) == list(DataSource(table).open().image_ids) == ["a", "b"]
     assert ground_truth.classes == ("cat", "dog")
     assert np.array_equal(ground_truth["b"], np.full((8, 12), 2, np.uint8))
     write_mask(tmp_path / "other" / "a.png", 255)
-    assert list(open_masks(table, masks=tmp_path / "other")) == ["a"]
+    assert list(DataSource(table, masks=tmp_path / "other").open_masks()) == ["a"]
     write_image(tmp_path / "loose" / "a.png")
     write_mask(tmp_path / "loose" / "masks" / "a.png", 1)
-    loose = open_masks(write_text(tmp_path / "loose" / "t.csv", "a.png,cat\n"))
+    loose = DataSource(write_text(tmp_path / "loose" / "t.csv", "a.png,cat\n")).open_masks()
     assert np.unique(loose["a"]).tolist() == [1]
 
 
 def test_mask_dataset_is_a_mapping_that_can_be_pickled(tmp_path: Path) -> None:
-    ground_truth = open_masks(write_table_with_masks(tmp_path))
+    ground_truth = DataSource(write_table_with_masks(tmp_path)).open_masks()
     assert len(ground_truth) == 2
     assert "a" in ground_truth
     assert "z" not in ground_truth
     assert np.array_equal(pickle.loads(pickle.dumps(ground_truth))["a"], ground_truth["a"])
-    for built_in in (open_masks("shapes:2"), open_masks(write_voc(tmp_path)), open_masks(write_coco(tmp_path, []))):
+    for path in ("shapes:2", write_voc(tmp_path), write_coco(tmp_path, [])):
+        built_in = DataSource(path).open_masks()
         assert len(pickle.loads(pickle.dumps(built_in))) == len(built_in)
 
 
@@ -84,16 +85,16 @@ def test_invalid_mask_is_an_error_with_its_name(tmp_path: Path) -> None:
     table = write_text(tmp_path / "t.csv", "a.png,cat\n")
     write_image(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"t\.csv: no masks were found; name their folder or zip with masks="):
-        open_masks(table)
+        DataSource(table).open_masks()
     write_mask(tmp_path / "masks" / "a.png", 4)
     with pytest.raises(DataError, match=r"a\.png: has the value 4, but the classes only reach 1"):
-        open_masks(table)["a"]
+        DataSource(table).open_masks()["a"]
     write_image(tmp_path / "masks" / "a.png")
     with pytest.raises(DataError, match=r"masks/a\.png: is not a mask \(mode RGB\); save one value"):
-        open_masks(table)["a"]
+        DataSource(table).open_masks()["a"]
     write_text(tmp_path / "masks" / "a.png", "broken")
     with pytest.raises(DataError, match=r"masks/a\.png: is not a mask that can be read"):
-        open_masks(table)["a"]
+        DataSource(table).open_masks()["a"]
 
 
 def test_training_never_opens_a_mask_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +115,7 @@ def test_training_never_opens_a_mask_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(builtins, "open", checked_open)
     monkeypatch.setattr(io, "open", checked_open)
     for source in (voc, loose):
-        dataset = open_dataset(source)
+        dataset = DataSource(source).open()
         content(dataset)
         tagseg.check(source)
     assert any(name.endswith("b.png") for name in opened)
@@ -123,7 +124,7 @@ def test_training_never_opens_a_mask_file(tmp_path: Path, monkeypatch: pytest.Mo
 def test_dataset_does_not_depend_on_masks(tmp_path: Path) -> None:
     table = write_table_with_masks(tmp_path)
     voc = write_voc(tmp_path / "voc")
-    before = [content(open_dataset(table)), content(open_dataset(voc)), tagseg.check(table).to_json()]
+    before = [content(DataSource(table).open()), content(DataSource(voc).open()), tagseg.check(table).to_json()]
     members = {f"images/{name}.webp": image_bytes(suffix="webp") for name in "ab"}
     (tmp_path / "t.zip").unlink()
     write_zip(tmp_path / "again.zip", members | {"masks/a.png": b"corrupt"})
@@ -131,8 +132,8 @@ def test_dataset_does_not_depend_on_masks(tmp_path: Path) -> None:
         mask.unlink()
     images = tmp_path / "again.zip"
     after = [
-        content(open_dataset(table, images=images)),
-        content(open_dataset(voc)),
+        content(DataSource(table, images=images).open()),
+        content(DataSource(voc).open()),
         tagseg.check(DataSource(table, images=images)).to_json(),
     ]
     assert after == before
@@ -141,9 +142,9 @@ def test_dataset_does_not_depend_on_masks(tmp_path: Path) -> None:
 def test_no_mask_can_be_reached_from_a_dataset(tmp_path: Path) -> None:
     rectangle = {"id": 1, "image_id": 7, "category_id": 3, "area": 9, "segmentation": [[0, 0, 6, 0, 6, 6]]}
     datasets = [
-        open_dataset(write_table_with_masks(tmp_path)),
-        open_dataset(write_voc(tmp_path / "voc")),
-        open_dataset(write_coco(tmp_path / "coco", [rectangle])),
+        DataSource(write_table_with_masks(tmp_path)).open(),
+        DataSource(write_voc(tmp_path / "voc")).open(),
+        DataSource(write_coco(tmp_path / "coco", [rectangle])).open(),
         shapes(3),
     ]
     for dataset in datasets:

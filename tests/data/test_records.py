@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-from tagseg.data import DataError, open_dataset
+from tagseg.data import DataError, DataSource
 from tagseg.data.records import Record, Records
 from tests.data.small_datasets import GREEN, RED, write_image, write_text
 
@@ -19,20 +18,13 @@ def folder(tmp_path: Path) -> Path:
 
 def test_classes_argument_sets_the_order(folder: Path) -> None:
     table = write_text(folder / "t.csv", "a.png,cat\nb.png,dog\n")
-    assert open_dataset(table, classes=["zebra", "dog", "cat"]).labels.tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert DataSource(table).open(["zebra", "dog", "cat"]).labels.tolist() == [[0, 0, 1], [0, 1, 0]]
 
 
 def test_image_ids_are_unique(folder: Path) -> None:
     write_image(folder / "a.jpg")
-    dataset = open_dataset(write_text(folder / "t.csv", "a.png,cat\na.jpg,cat\nb.png,dog\n"))
+    dataset = DataSource(write_text(folder / "t.csv", "a.png,cat\na.jpg,cat\nb.png,dog\n")).open()
     assert dataset.image_ids == ("a.png", "a.jpg", "b")
-
-
-def test_max_side_reduces_decoded_images(tmp_path: Path) -> None:
-    write_image(tmp_path / "a.jpg", size=(400, 100))
-    dataset = open_dataset(write_text(tmp_path / "t.csv", "a.jpg,cat\n"), max_side=80)
-    assert dataset[0][0].shape == (3, 20, 80)
-    assert dataset[0][0].dtype == torch.uint8
 
 
 @pytest.mark.parametrize("name", ["a\nb.png", "a\x1b[31m.png", "a\x9b.png", "caf\udce9.png"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tagseg.data import DataError, DataSource, open_dataset
+from tagseg.data import DataError, DataSource
 from tagseg.data.source import ClassFolders, Coco, Shapes, Table, Voc
 from tests.data.small_datasets import write_coco, write_image, write_mask, write_text, write_voc
 
@@ -29,13 +29,13 @@ def test_format_is_detected(tmp_path: Path) -> None:
 
 
 def test_built_in_dataset_opens_by_name() -> None:
-    assert len(open_dataset("shapes:7")) == 7
-    assert len(open_dataset("shapes")) == 500
-    assert open_dataset("shapes:3", split="val").image_ids[0].startswith("val")
+    assert len(DataSource("shapes:7").open()) == 7
+    assert len(DataSource("shapes").open()) == 500
+    assert DataSource("shapes:3", split="val").open().image_ids[0].startswith("val")
     with pytest.raises(DataError, match="shapes:many: the number of images is not a whole number"):
-        open_dataset("shapes:many")
+        DataSource("shapes:many").open()
     with pytest.raises(DataError, match="shapes:3: has the classes disc, .*, but the model has cat; use a model and"):
-        open_dataset("shapes:3", classes=["cat"])
+        DataSource("shapes:3").open(["cat"])
 
 
 def test_folder_may_be_called_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tagseg.data import DataError, DataSource, ImageDataset, open_dataset
+from tagseg.data import DataError, DataSource, ImageDataset
 from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_image, write_text, write_zip
 
 
@@ -63,59 +63,59 @@ def test_all_dialects_give_the_same_dataset(folder: Path, suffix: str, text: str
 
 def test_class_names_may_contain_spaces(folder: Path) -> None:
     table = write_text(folder / "t.csv", "image,labels\na.png,traffic light;dog\nb.png,traffic light\n")
-    assert open_dataset(table).classes == ("dog", "traffic light")
+    assert DataSource(table).open().classes == ("dog", "traffic light")
     table = write_text(folder / "u.csv", "image,labels\na.png,traffic light\nb.png,red car\n")
-    assert open_dataset(table).classes == ("red car", "traffic light")
+    assert DataSource(table).open().classes == ("red car", "traffic light")
     table = write_text(folder / "v.jsonl", '{"file_name": "a.png", "labels": ["traffic light", "a, b"]}\n')
-    assert open_dataset(table).classes == ("a, b", "traffic light")
+    assert DataSource(table).open().classes == ("a, b", "traffic light")
 
 
 def test_ambiguous_table_is_refused_with_both_readings(folder: Path) -> None:
     table = write_text(folder / "t.csv", "image,label\na.png,hot dog\nb.png,dog\n")
     with pytest.raises(DataError) as caught:
-        open_dataset(table)
+        DataSource(table).open()
     assert str(caught.value) == (
         f"{table}: labels can be read in two ways: separated by ' ' they are 'dog', 'hot'; as whole names they are "
         "'dog', 'hot dog'; choose with separator=: ' ' for the first, ';' for the second"
     )
-    assert open_dataset(table, separator=" ").classes == ("dog", "hot")
-    assert open_dataset(table, separator=";").classes == ("dog", "hot dog")
-    assert open_dataset(table, classes=("cat", "dog", "hot")).labels.tolist() == [[0, 1, 1], [0, 1, 0]]
+    assert DataSource(table, separator=" ").open().classes == ("dog", "hot")
+    assert DataSource(table, separator=";").open().classes == ("dog", "hot dog")
+    assert DataSource(table).open(("cat", "dog", "hot")).labels.tolist() == [[0, 1, 1], [0, 1, 0]]
 
 
 def test_separator_is_that_of_the_whole_table_for_every_split(folder: Path) -> None:
     table = write_text(folder / "t.csv", "image,labels,split\na.png,cat;dog,train\nb.png,hot dog,val\n")
-    assert open_dataset(table, split="val").classes == ("hot dog",)
+    assert DataSource(table, split="val").open().classes == ("hot dog",)
 
 
 def test_columns_of_classes_keep_their_order_and_absent_classes(folder: Path) -> None:
     table = write_text(folder / "t.csv", "filename,zebra,dog,Cat\na.png,0,1,0\nb.png,0,0,0\n")
-    dataset = open_dataset(table)
+    dataset = DataSource(table).open()
     assert dataset.classes == ("zebra", "dog", "Cat")
     assert dataset.labels.tolist() == [[0, 1, 0], [0, 0, 0]]
 
 
 def test_image_without_labels_is_kept(folder: Path) -> None:
-    dataset = open_dataset(write_text(folder / "t.csv", "image,labels\na.png,cat\nb.png,\n"))
+    dataset = DataSource(write_text(folder / "t.csv", "image,labels\na.png,cat\nb.png,\n")).open()
     assert labels_by_id(dataset) == {"a": {"cat"}, "b": set()}
 
 
 def test_images_are_found_in_a_named_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", "a.png,cat\nb.png,dog\n")
-    assert len(open_dataset(table, images=folder)) == 2
-    assert len(open_dataset(table, images=str(folder))) == 2
+    assert len(DataSource(table, images=folder).open()) == 2
+    assert len(DataSource(table, images=str(folder)).open()) == 2
 
 
 def test_absolute_paths_are_found(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     table = write_text(tmp_path_factory.mktemp("elsewhere") / "t.csv", f"{folder / 'a.png'},cat\n")
-    assert open_dataset(table)[0][0].shape == (3, 8, 12)
+    assert DataSource(table).open()[0][0].shape == (3, 8, 12)
 
 
 def test_images_are_found_in_zips_named_like_the_table(tmp_path: Path) -> None:
     write_zip(tmp_path / "t-0.zip", {"images/a.png": image_bytes(RED)})
     write_zip(tmp_path / "t-1.zip", {"images/b.png": image_bytes(GREEN), "masks/b.png": b"not an image"})
     write_zip(tmp_path / "t-masks.zip", {"masks/a.png": b"not an image"})
-    dataset = open_dataset(write_text(tmp_path / "t.csv", "image,labels\na.png,cat\nb,dog\n"))
+    dataset = DataSource(write_text(tmp_path / "t.csv", "image,labels\na.png,cat\nb,dog\n")).open()
     assert dataset[0][0][:, 0, 0].tolist() == list(RED)
     assert dataset[1][0][:, 0, 0].tolist() == list(GREEN)
 
@@ -124,35 +124,35 @@ def test_images_are_found_in_named_zips(tmp_path: Path) -> None:
     first = write_zip(tmp_path / "x.zip", {"deep/er/a.png": image_bytes(RED)})
     second = write_zip(tmp_path / "y.zip", {"b.png": image_bytes(GREEN)})
     table = write_text(tmp_path / "t.csv", "er/a.png,cat\nb.png,dog\n")
-    assert open_dataset(table, images=[first, second]).image_ids == ("er/a", "b")
+    assert DataSource(table, images=[first, second]).open().image_ids == ("er/a", "b")
 
 
 def test_imagefolder_with_metadata_and_splits_is_read(tmp_path: Path) -> None:
     for split, color in (("train", RED), ("test", BLUE)):
         write_image(tmp_path / split / "0001.jpg", color)
         write_text(tmp_path / split / "metadata.jsonl", '{"file_name": "0001.jpg", "labels": ["cat"]}\n')
-    assert labels_by_id(open_dataset(tmp_path, split="test")) == {"0001": {"cat"}}
-    assert labels_by_id(open_dataset(tmp_path / "train")) == {"0001": {"cat"}}
+    assert labels_by_id(DataSource(tmp_path, split="test").open()) == {"0001": {"cat"}}
+    assert labels_by_id(DataSource(tmp_path / "train").open()) == {"0001": {"cat"}}
     write_text(tmp_path / "metadata.csv", "file_name,labels\ntrain/0001.jpg,cat\ntest/0001.jpg,dog\n")
-    assert labels_by_id(open_dataset(tmp_path)) == {"train/0001": {"cat"}, "test/0001": {"dog"}}
+    assert labels_by_id(DataSource(tmp_path).open()) == {"train/0001": {"cat"}, "test/0001": {"dog"}}
 
 
 def test_split_is_a_column_value_or_a_file(folder: Path) -> None:
     table = write_text(folder / "all.csv", "image,labels,split\na.png,cat,train\nb.png,dog,val\n")
-    assert open_dataset(table, split="val").image_ids == ("b",)
+    assert DataSource(table, split="val").open().image_ids == ("b",)
     with pytest.raises(DataError, match="known: train, val"):
-        open_dataset(table, split="test")
+        DataSource(table, split="test").open()
     with pytest.raises(DataError, match="has no column 'split'; leave out split= or add the column"):
-        open_dataset(write_text(folder / "plain.csv", "a.png,cat\n"), split="val")
+        DataSource(write_text(folder / "plain.csv", "a.png,cat\n"), split="val").open()
     write_text(folder / "holdout.csv", "b.png,dog\n")
-    assert open_dataset(folder, split="holdout").image_ids == ("b",)
+    assert DataSource(folder, split="holdout").open().image_ids == ("b",)
 
 
 def test_dots_in_names_are_not_suffixes(tmp_path: Path) -> None:
     write_image(tmp_path / "v1.2.png")
     write_image(tmp_path / "v1.3.png")
     table = write_text(tmp_path / "t.csv", "image,labels\nv1.2,cat\nv1.3.png,dog\n")
-    assert open_dataset(table).image_ids == ("v1.2", "v1.3")
+    assert DataSource(table).open().image_ids == ("v1.2", "v1.3")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_dots_in_names_are_not_suffixes(tmp_path: Path) -> None:
 )
 def test_error_names_the_line_and_the_remedy(folder: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        open_dataset(write_text(folder / "t.csv", text), classes=["cat", "crow"])
+        DataSource(write_text(folder / "t.csv", text)).open(["cat", "crow"])
     assert "\n" not in str(caught.value)
 
 
@@ -187,33 +187,33 @@ def test_error_names_the_line_and_the_remedy(folder: Path, text: str, message: s
 )
 def test_invalid_json_line_is_an_error_with_its_line(folder: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        open_dataset(write_text(folder / "t.jsonl", text))
+        DataSource(write_text(folder / "t.jsonl", text)).open()
 
 
 def test_invalid_files_are_data_errors(folder: Path) -> None:
     table = write_text(folder / "t.csv", "a.png,cat\nb.png,dog\n")
     broken = write_text(folder / "broken.zip", "no zip")
     with pytest.raises(DataError, match=r"broken\.zip: is not a zip that can be read.*again$"):
-        open_dataset(table, images=broken)
+        DataSource(table, images=broken).open()
     with pytest.raises(DataError, match="nowhere: does not exist"):
-        open_dataset(table, images=folder / "nowhere")
+        DataSource(table, images=folder / "nowhere").open()
     (folder / "u.csv").write_bytes("image,labels\nä.png,cat".encode("utf-16"))
     with pytest.raises(DataError, match="save it as UTF-8"):
-        open_dataset(folder / "u.csv")
+        DataSource(folder / "u.csv").open()
     with pytest.raises(DataError, match=r"missing\.csv: does not exist; name a table"):
-        open_dataset(folder / "missing.csv")
+        DataSource(folder / "missing.csv").open()
     with pytest.raises(DataError, match="classes: 'cat' is named twice"):
-        open_dataset(table, classes=["cat", "dog", "cat"])
+        DataSource(table).open(["cat", "dog", "cat"])
     with pytest.raises(DataError, match="has no known format"):
-        open_dataset(folder / "a.png")
+        DataSource(folder / "a.png").open()
     with tarfile.open(folder / "shard.tar.gz", "w:gz") as archive:
         archive.add(table, "t.csv")
     with pytest.raises(DataError, match=r"shard\.tar\.gz: is compressed; unpack it to a \.tar file or a folder"):
-        open_dataset(folder / "shard.tar.gz")
+        DataSource(folder / "shard.tar.gz").open()
 
 
 def test_ambiguous_image_name_is_an_error(tmp_path: Path) -> None:
     write_image(tmp_path / "x" / "1.png")
     write_image(tmp_path / "y" / "1.png")
     with pytest.raises(DataError, match=r"t\.csv:1: .*1\.png could be .*write more of its path"):
-        open_dataset(write_text(tmp_path / "t.csv", "1.png,cat\n"))
+        DataSource(write_text(tmp_path / "t.csv", "1.png,cat\n")).open()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tagseg.data import DataError, ImageDataset, open_dataset, open_masks
+from tagseg.data import DataError, DataSource, ImageDataset
 from tests.data.small_datasets import write_sbd_mat, write_text, write_voc
 
 
@@ -17,7 +17,7 @@ def labels_by_id(dataset: ImageDataset) -> dict[str, list[str]]:
 
 
 def test_train_aug_is_voc_train_and_sbd_without_voc_val(tmp_path: Path) -> None:
-    dataset = open_dataset(write_voc(tmp_path))
+    dataset = DataSource(write_voc(tmp_path)).open()
     assert labels_by_id(dataset) == {"a1": ["dog", "person"], "c1": ["bus"], "d1": ["tvmonitor"]}
     assert len(dataset.classes) == 20
     assert [dataset[i][0].shape for i in range(3)] == [(3, 8, 12)] * 3
@@ -26,28 +26,29 @@ def test_train_aug_is_voc_train_and_sbd_without_voc_val(tmp_path: Path) -> None:
 @pytest.mark.parametrize("root", [".", "VOCdevkit", "VOCdevkit/VOC2012"])
 def test_any_folder_of_the_archive_can_be_opened(tmp_path: Path, root: str) -> None:
     write_voc(tmp_path)
-    assert open_dataset(tmp_path / root, split="val").image_ids == ("b1", "b2")
-    assert open_dataset(tmp_path / root, split="train_aug", sbd=tmp_path / "benchmark_RELEASE").image_ids[-1] == "d1"
+    assert DataSource(tmp_path / root, split="val").open().image_ids == ("b1", "b2")
+    augmented = DataSource(tmp_path / root, split="train_aug", sbd=tmp_path / "benchmark_RELEASE").open()
+    assert augmented.image_ids[-1] == "d1"
 
 
 def test_masks_come_from_voc_or_else_from_sbd(tmp_path: Path) -> None:
-    masks = open_masks(write_voc(tmp_path), split="train_aug")
+    masks = DataSource(write_voc(tmp_path), split="train_aug").open_masks()
     assert list(masks) == ["a1", "c1", "d1"]
     assert np.unique(masks["a1"]).tolist() == [12]
     assert np.unique(masks["d1"]).tolist() == [0, 20]
     assert masks["d1"].dtype == np.uint8
-    assert set(open_masks(tmp_path, split="val")) == {"b1", "b2"}
+    assert set(DataSource(tmp_path, split="val").open_masks()) == {"b1", "b2"}
 
 
 def test_voc_is_opened_without_sbd(tmp_path: Path) -> None:
     voc = write_voc(tmp_path / "here").rename(tmp_path / "moved") / "VOCdevkit" / "VOC2012"
     (tmp_path / "moved" / "benchmark_RELEASE").rename(tmp_path / "hidden")
-    assert open_dataset(voc).image_ids == ("a1",)
+    assert DataSource(voc).open().image_ids == ("a1",)
     with pytest.raises(DataError, match="train_aug needs SBD too; unpack benchmark_RELEASE beside it"):
-        open_dataset(voc, split="train_aug")
+        DataSource(voc, split="train_aug").open()
     with pytest.raises(DataError, match="holds no dataset/cls"):
-        open_dataset(voc, split="train_aug", sbd=tmp_path / "moved")
-    assert len(open_dataset(voc, split="train_aug", sbd=tmp_path / "hidden")) == 3
+        DataSource(voc, split="train_aug", sbd=tmp_path / "moved").open()
+    assert len(DataSource(voc, split="train_aug", sbd=tmp_path / "hidden").open()) == 3
 
 
 @pytest.mark.parametrize("category", [0, 21])
@@ -55,21 +56,21 @@ def test_sbd_category_out_of_range_is_an_error(tmp_path: Path, category: int) ->
     write_voc(tmp_path)
     write_sbd_mat(tmp_path / "benchmark_RELEASE/dataset/cls/d1.mat", category)
     with pytest.raises(DataError, match=rf"d1\.mat: is not an SBD annotation \(categories \[{category}\]\)"):
-        open_dataset(tmp_path)
+        DataSource(tmp_path).open()
 
 
 def test_error_names_the_file(tmp_path: Path) -> None:
     voc = write_voc(tmp_path) / "VOCdevkit" / "VOC2012"
     with pytest.raises(DataError, match=r"VOC2012: unknown split 'vall'.*Did you mean 'val'"):
-        open_dataset(tmp_path, split="vall")
+        DataSource(tmp_path, split="vall").open()
     with pytest.raises(DataError, match="has the classes aeroplane, .*, but the model has"):
-        open_dataset(tmp_path, classes=["dog"])
+        DataSource(tmp_path).open(["dog"])
     (tmp_path / "benchmark_RELEASE/dataset/cls/d1.mat").write_bytes(b"broken")
     with pytest.raises(DataError, match=r"d1\.mat: is not an SBD annotation"):
-        open_dataset(tmp_path)
+        DataSource(tmp_path).open()
     write_text(voc / "Annotations" / "a1.xml", "<annotation>")
     with pytest.raises(DataError, match=r"a1\.xml: is not valid XML"):
-        open_dataset(tmp_path, split="train")
+        DataSource(tmp_path, split="train").open()
     (voc / "Annotations" / "b2.xml").unlink()
     with pytest.raises(DataError, match=r"b2\.xml: does not exist, so the labels of b2 are unknown"):
-        open_dataset(tmp_path, split="val")
+        DataSource(tmp_path, split="val").open()

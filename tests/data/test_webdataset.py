@@ -13,7 +13,7 @@ import webdataset
 from torch.utils.data import DataLoader
 
 import tagseg
-from tagseg.data import DataError, DataSource, open_dataset
+from tagseg.data import DataError, DataSource
 from tagseg.predict.sources import FileSource, find_sources
 from tests.data.small_datasets import BLUE, GREEN, RED, image_bytes, write_image, write_mask
 from tests.data.test_tables import labels_by_id
@@ -49,7 +49,7 @@ def shard(tmp_path: Path) -> Path:
 
 
 def test_images_and_labels_are_read(shard: Path) -> None:
-    dataset = open_dataset(shard)
+    dataset = DataSource(shard).open()
     assert dataset.classes == ("cat", "dog", "red car")
     assert labels_by_id(dataset) == {"a/1": {"cat", "red car"}, "a/2": {"cat"}, "a/3": {"dog"}, "b/1": set()}
     assert dataset[1][0][:, 0, 0].tolist() == list(GREEN)
@@ -58,7 +58,7 @@ def test_images_and_labels_are_read(shard: Path) -> None:
 
 
 def test_workers_read_the_same_images(shard: Path) -> None:
-    dataset = open_dataset(shard)
+    dataset = DataSource(shard).open()
     expected = torch.stack([dataset[index][0] for index in range(4)])
     loader = DataLoader(dataset, batch_size=1, num_workers=2)
     assert torch.equal(torch.cat([image for image, _ in loader]), expected)
@@ -68,10 +68,10 @@ def test_shards_of_a_folder_are_one_dataset_and_its_names_are_splits(tmp_path: P
     samples = [{"__key__": "1", "png": image_bytes(), "cls": "cat"}]
     for name in ("train-000000.tar", "train-000001.tar", "val-000000.tar"):
         write_shard(tmp_path / name, samples)
-    assert open_dataset(tmp_path, split="train").image_ids == ("train-000000/1", "train-000001/1")
-    assert open_dataset(tmp_path, split="val").image_ids == ("1",)
+    assert DataSource(tmp_path, split="train").open().image_ids == ("train-000000/1", "train-000001/1")
+    assert DataSource(tmp_path, split="val").open().image_ids == ("1",)
     with pytest.raises(DataError, match="holds the splits train, val; name one of them with split="):
-        open_dataset(tmp_path)
+        DataSource(tmp_path).open()
 
 
 def test_masks_are_found_by_the_names_of_samples(shard: Path) -> None:
@@ -81,7 +81,7 @@ def test_masks_are_found_by_the_names_of_samples(shard: Path) -> None:
 
 def test_archive_beside_class_folders_is_no_dataset(shard: Path) -> None:
     write_image(shard.parent / "dog" / "1.png")
-    assert open_dataset(shard.parent).classes == ("dog",)
+    assert DataSource(shard.parent).open().classes == ("dog",)
 
 
 def test_check_reads_the_images(shard: Path) -> None:
@@ -98,7 +98,7 @@ def test_prediction_takes_a_tar_and_its_members(shard: Path) -> None:
 
 def test_damaged_image_does_not_affect_others(tmp_path: Path) -> None:
     shard = write_tar(tmp_path / "x.tar", {"1.png": b"broken", "1.cls": b"0", "2.png": image_bytes(), "2.cls": b"1"})
-    dataset = open_dataset(shard)
+    dataset = DataSource(shard).open()
     with pytest.raises(DataError, match=r"x\.tar:1\.png: is not an image that can be read"):
         dataset[0]
     assert dataset[1][0].shape == (3, 8, 12)
@@ -117,7 +117,7 @@ def test_damaged_image_does_not_affect_others(tmp_path: Path) -> None:
 )
 def test_samples_without_labels_are_errors(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        open_dataset(write_tar(tmp_path / "x.tar", members))
+        DataSource(write_tar(tmp_path / "x.tar", members)).open()
     assert "\n" not in str(caught.value)
 
 
@@ -125,11 +125,11 @@ def test_labels_may_be_null_or_a_list_alone(tmp_path: Path) -> None:
     labels = {"1": {"labels": None}, "2": ["cat", "dog"], "3": {"class": 0}}
     members = {f"{name}.json": json.dumps(value).encode() for name, value in labels.items()}
     shard = write_tar(tmp_path / "x.tar", {**members, **{f"{name}.png": image_bytes() for name in labels}})
-    assert labels_by_id(open_dataset(shard)) == {"1": set(), "2": {"cat", "dog"}, "3": {"0"}}
+    assert labels_by_id(DataSource(shard).open()) == {"1": set(), "2": {"cat", "dog"}, "3": {"0"}}
 
 
 def test_separator_and_classes_apply(shard: Path) -> None:
     source = DataSource(shard, classes="vehicle=red car,dog")
     assert source.open().labels.tolist() == [[1, 0], [0, 0], [0, 1], [0, 0]]
     texts = write_tar(shard.parent / "y.tar", {"1.png": image_bytes(), "1.txt": b"hot dog"})
-    assert open_dataset(texts, separator=" ").classes == ("dog", "hot")
+    assert DataSource(texts, separator=" ").open().classes == ("dog", "hot")

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tagseg.data import DataError, DataSource, open_dataset, open_masks
+from tagseg.data import DataError, DataSource
 from tagseg.data.source import AnnotationFiles
 from tests.data.small_datasets import write_image, write_text
 
@@ -24,21 +24,21 @@ def test_folder_and_file_give_the_same_dataset(tmp_path: Path) -> None:
     path = write_yolo(tmp_path)
     assert DataSource(tmp_path, split="val").detect() == AnnotationFiles("yolo", path, "val")
     for source in (tmp_path, path):
-        data, masks = open_dataset(source, split="train"), open_masks(source, split="train")
+        data, masks = DataSource(source, split="train").open(), DataSource(source, split="train").open_masks()
         assert data.classes == masks.classes == ("dog", "cat")
         assert data.image_ids == tuple(masks) == ("one", "two")  # nobody has annotated the third
         assert data.labels.tolist() == [[1, 0], [0, 0]]
         assert np.array_equal(masks["one"] == 1, np.arange(12)[None].repeat(8, 0) < 6)
         assert not masks["two"].any()
-    assert open_masks(path, split="val", classes=["cat", "dog"])["four"].max() == 1
+    assert DataSource(path, split="val").open_masks(["cat", "dog"])["four"].max() == 1
     with pytest.raises(DataError, match=r"data\.yaml: holds the splits train, val; name one of them with split="):
-        open_dataset(path)
+        DataSource(path).open()
 
 
 def test_small_objects_lie_over_large_ones(tmp_path: Path) -> None:
     lines = "2 0.25 0.25 0.5 0.25 0.5 0.5 0.25 0.5\n0 0 0 1 0 1 1 0 1\n1 0.75 0 1 0 1 0.25 0.75 0.25\n"
     write_yolo(tmp_path, lines)
-    mask = open_masks(tmp_path, split="train")["one"]
+    mask = DataSource(tmp_path, split="train").open_masks()["one"]
     assert (mask[3, 4], mask[0, 0], mask[1, 10]) == (2, 1, 255)
 
 
@@ -46,7 +46,7 @@ def test_images_may_be_listed_in_a_file(tmp_path: Path) -> None:
     names = 'names: ["dog", "x", "cat"]\n'
     path = write_yolo(tmp_path, data=f"path: .\ntrain: lists/train.txt\n{names}")
     write_text(tmp_path / "lists" / "train.txt", "../images/train/one.jpg\n../images/train/two.jpg\n")
-    assert len(open_dataset(path)) == len(open_masks(path)) == 2
+    assert len(DataSource(path).open()) == len(DataSource(path).open_masks()) == 2
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_images_may_be_listed_in_a_file(tmp_path: Path) -> None:
 def test_errors_name_the_line(line: str, message: str, tmp_path: Path) -> None:
     write_yolo(tmp_path, f"0 0 0 1 0 1 1\n{line}\n")
     with pytest.raises(DataError, match=message):
-        open_masks(tmp_path, split="train")["one"]
+        DataSource(tmp_path, split="train").open_masks()["one"]
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_errors_name_the_line(line: str, message: str, tmp_path: Path) -> None:
 def test_errors_name_the_entry(data: str, message: str, tmp_path: Path) -> None:
     path = write_yolo(tmp_path, data=data)
     with pytest.raises(DataError, match=message):
-        open_dataset(path)
+        DataSource(path).open()

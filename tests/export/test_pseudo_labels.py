@@ -19,7 +19,7 @@ DATA = "shapes:10"
 def model() -> tagseg.Predictor:
     """A network with random weights, whose masks have many classes."""
     torch.manual_seed(0)
-    network = tagseg.build_model("test_resnet", tagseg.open_dataset(DATA).classes, width=16)
+    network = tagseg.build_model("test_resnet", tagseg.DataSource(DATA).open().classes, width=16)
     with torch.no_grad():
         network.get_parameter("decoder.8.weight").mul_(20)
     settings = tagseg.Predictor(network).settings.with_size(96)
@@ -33,7 +33,7 @@ def read_masks(out: Path) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("crf", [False, True])
 def test_classes_are_those_of_the_tags(model: tagseg.Predictor, crf: bool, tmp_path: Path) -> None:
     coverage = tagseg.write_pseudo_labels(DATA, tmp_path / "out", model=model, crf=crf)
-    data, masks = tagseg.open_dataset(DATA), read_masks(tmp_path / "out")
+    data, masks = tagseg.DataSource(DATA).open(), read_masks(tmp_path / "out")
     assert list(masks) == list(data.image_ids)
     for index, (image_id, mask) in enumerate(masks.items()):
         tags = [data.classes[k] for k in data.labels[index].nonzero().flatten()]
@@ -103,7 +103,7 @@ def test_network_learns_from_pseudo_labels(
     """The folder of pseudo labels is a dataset, from any current folder."""
     source = tmp_path / "photos"
     source.mkdir()
-    data = tagseg.open_dataset(DATA)
+    data = tagseg.DataSource(DATA).open()
     rows = ["image,labels"]
     for index, image_id in enumerate(data.image_ids):
         Image.fromarray(data.images.read(index)).save(source / f"{image_id}.png")
@@ -112,7 +112,7 @@ def test_network_learns_from_pseudo_labels(
     monkeypatch.chdir(source)
     tagseg.write_pseudo_labels("tags.csv", tmp_path / "out", model=model, ignore_below=0.5)
     monkeypatch.chdir(tmp_path)
-    images, masks = tagseg.open_dataset("out"), tagseg.open_masks("out")
+    images, masks = tagseg.DataSource("out").open(), tagseg.DataSource("out").open_masks()
     assert images.classes == masks.classes == model.classes
     assert torch.equal(images.labels, data.labels)
     expected = read_masks(tmp_path / "out")

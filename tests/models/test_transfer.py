@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tagseg._hub import DEFAULT_MODEL
 from tagseg.errors import WeightsError
 from tagseg.models import ModelConfig, Network, build_network, load_model, save_model
-from tagseg.models.serialization import DEFAULT_MODEL
 from tagseg.models.transfer import inherit_design
 
 METHODS: dict[str, dict[str, object]] = {

@@ -10,8 +10,7 @@ from PIL import Image
 from tagseg.errors import ConfigError, DataError
 from tagseg.predict.folder import PredictionFolder
 from tagseg.predict.index import ImageRecord
-from tagseg.predict.outputs import OutputFiles
-from tagseg.predict.prediction import Prediction
+from tagseg.predict.prediction import OutputFiles, Prediction
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.render import draw_legend
 from tagseg.predict.writer import write_predictions
@@ -232,7 +231,7 @@ def test_killed_job_continues_without_loss(
     images = list(stream.planned_images())
     assert killed.plan(images) == 4
     for image, prediction in zip(images[:3], stream, strict=False):
-        assert killed.needs(image)
+        assert killed.start_image(image)
         (out / image.name).parent.mkdir(exist_ok=True)
         files = OutputFiles().names(image.name)
         killed.begin_image(files)

@@ -15,8 +15,8 @@ from pyarrow import parquet
 import tagseg
 from tagseg.api import predict_files
 from tagseg.errors import ConfigError, DataError, TagsegError
-from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.parts import write_parts
+from tagseg.predict.prediction import OutputFiles
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.sources import find_sources
 from tests.predict.conftest import KEEP_ALL, wave_image

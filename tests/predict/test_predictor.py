@@ -209,8 +209,7 @@ def test_tiles_are_reported_in_their_order(predictor: Predictor) -> None:
     tiled = Predictor(predictor.engine.network, predictor.settings, device="cpu", max_pixels=2**16, optimize=False)
     stream = tiled.predict_many([wave_image(300, 500)])
     steps: list[tuple[int, int]] = []
-    stream.on_tile = lambda done, total: steps.append((done, total))
-    list(stream)
+    list(stream.iterate(on_tile=lambda done, total: steps.append((done, total))))
     total = len(steps)
     assert total > 2
     assert steps == [(number, total) for number in range(total)]

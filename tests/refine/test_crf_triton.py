@@ -7,10 +7,9 @@ from torch import Tensor
 from tagseg import dense_crf
 from tagseg.refine._mean_field import group_classes, mean_field
 from tagseg.refine._parallel import Workers
-from tagseg.refine._simplex import key_table
 from tagseg.refine._sparse import CsrMatrix, EllMatrix, segment_rows
 from tagseg.refine.crf import _bilateral, _gaussian, _Settings
-from tagseg.refine.lattice import Lattice, _vertices, add, repeat
+from tagseg.refine.lattice import Lattice, _vertices, add, key_table, repeat
 from tests.conftest import KERNEL_DEVICE
 from tests.refine.test_sparse import uneven_rows
 

@@ -1,8 +1,16 @@
 import torch
 
 from tagseg.refine._parallel import Workers
-from tagseg.refine._simplex import key_table
-from tagseg.refine.lattice import _vertices, add, build_lattice, repeat
+from tagseg.refine.lattice import (
+    _vertices,
+    add,
+    barycentric,
+    build_lattice,
+    elevate,
+    enclosing_simplex,
+    key_table,
+    repeat,
+)
 
 
 def features_of(images: int, pixels: int = 60) -> torch.Tensor:
@@ -47,3 +55,11 @@ def test_additional_axes_change_nothing() -> None:
     features, values = features_of(1), torch.rand(60, 3)
     few, many = (build_lattice(features, RANGES, 1, axes=axes).filter(values) for axes in (4, 6))
     torch.testing.assert_close(few, many)
+
+
+def test_barycentric_weights_are_convex() -> None:
+    _, rank, offset = enclosing_simplex(elevate(torch.randn(5, 200) * 4))
+    weights = barycentric(rank, offset)
+    assert torch.equal(rank.sort(0).values, torch.arange(6)[:, None].expand(6, 200))
+    torch.testing.assert_close(weights.sum(0), torch.ones(200))
+    assert weights.min() > -1e-5

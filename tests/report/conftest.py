@@ -29,7 +29,8 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def full_page(trained: Path, evaluation: Evaluation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("reports") / "deep" / "full.html"
-    return write_page(
-        trained, out, images=IMAGES, masks=MASKS, train_images=TRAIN_IMAGES, evaluations=[evaluation], count=4
-    )
+    folder = tmp_path_factory.mktemp("reports")
+    run = Path(shutil.copytree(trained, folder / trained.name))
+    evaluation.save(run)
+    out = folder / "deep" / "full.html"
+    return write_page(run, out, images=IMAGES, masks=MASKS, train_images=TRAIN_IMAGES, count=4)

@@ -10,12 +10,10 @@ from tagseg.report.contact_sheet import contact_sheet, mask_legend
 
 
 def test_sheet_shows_every_image_in_bands_with_a_legend(tmp_path: Path) -> None:
-    photos = [Image.new("RGB", (40, 20), (10 * index, 0, 200)) for index in range(1, 6)]
-    masks = [mask_image(np.full((20, 40), index, dtype=np.uint8)) for index in range(1, 6)]
+    photos = [Image.new("RGB", (40, 20), (10 * index, 0, 200)) for index in range(1, 9)]
+    masks = [mask_image(np.full((20, 40), index, dtype=np.uint8)) for index in range(1, 9)]
     legend = [((1, 2, 3), "one"), ((4, 5, 6), "two")]
-    path = contact_sheet(
-        [photos, masks], ["photo", "mask"], tmp_path / "new" / "sheet.png", max_columns=3, legend=legend, side=60
-    )
+    path = contact_sheet([photos, masks], ["photo", "mask"], tmp_path / "new" / "sheet.png", legend=legend, side=60)
     colors = {color for _, color in Image.open(path).convert("RGB").getcolors(1 << 20) or []}
     assert {photo.getpixel((0, 0)) for photo in photos} <= colors
     assert {mask.convert("RGB").getpixel((0, 0)) for mask in masks} <= colors

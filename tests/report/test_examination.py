@@ -36,7 +36,7 @@ def test_images_that_cannot_be_read_are_left_out(trained: Path, tmp_path: Path) 
     for index, file in enumerate(files):
         Image.fromarray(IMAGES.images.read(index)).save(file)
     files[5].write_bytes(b"no image")
-    images = ImageDataset(CLASSES, IMAGES.image_ids, IMAGES.labels, ImageFiles(tuple(map(FileRef, files)), None))
+    images = ImageDataset(CLASSES, IMAGES.image_ids, IMAGES.labels, ImageFiles(tuple(map(FileRef, files))))
     examination = examine(load(trained), images, "validation")
     assert examination.images.image_ids == tuple(name for name in IMAGES.image_ids if name != "val-00005")
     (reason,) = examination.unreadable

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tagseg._hub import MODEL_FILE
 from tagseg.data import shapes
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation import Evaluation
-from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict import load, read_settings, write_settings
 from tagseg.report import write_page
 from tests.report.html_page import ParsedPage
@@ -50,7 +50,8 @@ def test_navigation_leads_to_every_section(full_page: Path, run: Path) -> None:
 
 
 def test_ids_are_unique_and_references_resolve(run: Path, evaluation: Evaluation) -> None:
-    page = ParsedPage(write_page(run, images=IMAGES, count=1, evaluations=[evaluation, evaluation]))
+    evaluation.save(run)
+    page = ParsedPage(write_page(run, images=IMAGES, count=1))
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {(attributes["href"] or "").removeprefix("#") for attributes in page.all("use")} <= set(ids)
@@ -150,8 +151,9 @@ def test_tuning_on_masks_is_a_visible_warning(run: Path, evaluation: Evaluation)
     model = run / MODEL_FILE
     tuned = replace(read_settings(model, load(run).engine.network.config), thresholds_from="masks")
     write_settings(model, tuned)
-    page = ParsedPage(write_page(run, images=None, evaluations=[evaluation, replace(evaluation, settings=tuned)]))
-    assert "Tuned on masks: the model's settings, evaluation 2." in page.text
+    replace(evaluation, settings=tuned).save(run)
+    page = ParsedPage(write_page(run, images=None))
+    assert "Tuned on masks: the model's settings, the evaluation." in page.text
     assert page.with_class("warning") == ["p", "p"]
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import tagseg
-from tagseg.models.serialization import MODEL_FILE, read_notes
+from tagseg._hub import MODEL_FILE
+from tagseg.models.serialization import read_notes
 from tagseg.predict import InferenceSettings
 from tools import ship_model
 

@@ -35,13 +35,14 @@ class Reader:
 
 
 def _read_dataset(path: Path, *, masks: bool = False, **options: str) -> None:
-    from tagseg.data import open_dataset, open_masks
+    from tagseg.data import DataSource
 
-    dataset = open_dataset(path, **options)  # type: ignore[arg-type]
+    source = DataSource(path, **options)  # type: ignore[arg-type]
+    dataset = source.open()
     for index in range(len(dataset)):
         dataset[index]
     if masks:
-        for mask in open_masks(path, **options).values():
+        for mask in source.open_masks().values():
             assert mask.ndim == 2
 
 
@@ -301,7 +302,7 @@ def _model(folder: Path) -> Reader:
 def _predictions(folder: Path) -> Reader:
     from tagseg.predict.folder import PredictionFolder
     from tagseg.predict.index import RunRecord
-    from tagseg.predict.outputs import OutputFiles
+    from tagseg.predict.prediction import OutputFiles
 
     model = {"name": "m", "method": "cam", "backbone": "vgg16"}
     run = RunRecord.model_validate(

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tagseg.data import ImageDataset, shapes
-from tagseg.data.split import hold_out
+from tagseg.data.dataset import hold_out
 from tagseg.models import ModelConfig, Network, build_network
 from tagseg.models.base import batch_norms
 from tagseg.training.logging import read_metrics

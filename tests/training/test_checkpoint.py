@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import tagseg
+from tagseg._hub import CHECKPOINT_FILE
 from tagseg.errors import WeightsError
 from tagseg.models import Network, build_network
-from tagseg.models.serialization import CHECKPOINT_FILE
 from tagseg.training.checkpoint import TrainState, load_checkpoint, read_train_state, save_checkpoint
 from tests.training.small_run import small_recipe
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import tagseg
+from tagseg._hub import MODEL_FILE
 from tagseg.data import shapes
 from tagseg.errors import ConfigError, Interrupted
 from tagseg.models import Network
-from tagseg.models.serialization import MODEL_FILE
 from tagseg.training.distributed import StopRequest
 from tagseg.training.features import FeatureCache
 from tagseg.training.recipe import Recipe

@@ -8,11 +8,11 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import tagseg
+from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.data import ImageDataset
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.errors import ConfigError, DataError, Interrupted, ProcessLost
 from tagseg.models import Network
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.predict import write_settings
 from tagseg.training.distributed import explain_lost_processes, iterate
 from tagseg.training.logging import read_metrics

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import tagseg
+from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.errors import Interrupted
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE
 from tagseg.training.optimizer import MovingAverage, schedule_factor
 from tagseg.training.recipe import TrainingSettings
 from tests.training.small_run import run, small_recipe

@@ -156,12 +156,12 @@ def write_folder(root: Path, *, value: int = 2) -> None:
 
 def test_folder_of_images_and_masks(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    data = tagseg.open_dataset(tmp_path)
+    data = tagseg.DataSource(tmp_path).open()
     assert data.classes == ("class 1", "class 2")
     assert data.labels.tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
     (tmp_path / "classes.txt").write_text("cat\ndog\n")
-    assert tagseg.open_dataset(tmp_path).classes == ("cat", "dog")
-    assert tagseg.open_masks(tmp_path)["1"].max() == 2
+    assert tagseg.DataSource(tmp_path).open().classes == ("cat", "dog")
+    assert tagseg.DataSource(tmp_path).open_masks()["1"].max() == 2
     tagseg.train_masks(tmp_path, tmp_path / "run", recipe=small_recipe("training.epochs=1"), workers=0, val=tmp_path)
     assert json.loads((tmp_path / "run" / "config.json").read_text())["classes"] == ["cat", "dog"]
 

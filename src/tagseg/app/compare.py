@@ -11,6 +11,7 @@ import gradio as gr
 import numpy as np
 from numpy.typing import NDArray
 
+from tagseg._hub import DEFAULT_MODEL, MODEL_FILE
 from tagseg.app.context import Context
 from tagseg.app.images import ShownImages, open_images
 from tagseg.app.markup import SIDE, ground_truth_cell, image_cell, notice, overlay_cell, render, shown_errors
@@ -19,7 +20,6 @@ from tagseg.app.ranking import image_iou
 from tagseg.data.images import Pixels
 from tagseg.data.masks import Mask
 from tagseg.errors import ConfigError, TagsegError
-from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.predictor import Predictor, load
 from tagseg.predict.settings import NATIVE, WorkingSize

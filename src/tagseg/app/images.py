@@ -2,17 +2,20 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 
+import tagseg
 from tagseg.api import validation_data
 from tagseg.app.context import Context
-from tagseg.app.try_tab import SAMPLES
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.data.masks import Mask, MaskDataset
 from tagseg.report.stages import evenly_spaced
 
+SAMPLES = {path.name: path for path in sorted((Path(tagseg.__file__).parent / "photos").glob("*.jpg"))}
+SAMPLES_ROUTE = "/app/samples"
 MAX_LISTED = 2000  # images in a list to choose from
 
 

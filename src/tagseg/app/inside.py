@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import numpy as np
 import torch
 
 from tagseg.app.context import Context
@@ -17,10 +16,9 @@ from tagseg.data.images import Pixels
 from tagseg.errors import TagsegError
 from tagseg.models.pooling import POOLINGS, build_penalty
 from tagseg.predict.settings import crop_for_size
-from tagseg.report.gallery import Cell, class_colors, paint, thumbnail, to_cell
+from tagseg.report.gallery import Cell, class_colors, class_map_cell, thumbnail
 from tagseg.report.run_data import RunData, read_run
-from tagseg.report.stages import ClassMap, Stages, compute_stages, refine_by_iteration, to_class_map
-from tagseg.training.pseudo_labels import UNLABELED
+from tagseg.report.stages import Stages, compute_stages, refine_by_iteration, to_class_map
 from tagseg.training.recipe import Recipe
 
 _MIN_ROWS = 8  # of the table of scores, if there are as many classes
@@ -123,7 +121,10 @@ def pamr_frames(run: RunData, stages: Stages, image: Pixels) -> list[Cell]:
         return []
     counts = range(1, run.recipe.pseudo_labels.iterations + 1)
     masks = [stages.masks, *refine_by_iteration(run, stages, counts)]
-    return [_stage_cell(run, image, to_class_map(mask, _size(image)), _iterations(n)) for n, mask in enumerate(masks)]
+    return [
+        class_map_cell(image, to_class_map(mask, _size(image)), run.classes, _iterations(n))
+        for n, mask in enumerate(masks)
+    ]
 
 
 def look_inside(context: Context, images: ShownImages, index: int, tags: Sequence[str]) -> str:
@@ -140,13 +141,12 @@ def look_inside(context: Context, images: ShownImages, index: int, tags: Sequenc
     image = thumbnail(stages.pixels, SIDE)
     cells = {
         "Image": image_cell(stages.pixels, stages.image_id),
-        "CAM masks" if run.is_cam else "Prediction": _stage_cell(
-            run, image, to_class_map(stages.masks, _size(image)), "prediction"
+        "CAM masks" if run.is_cam else "Prediction": class_map_cell(
+            image, to_class_map(stages.masks, _size(image)), run.classes, "prediction"
         ),
     }
     if stages.pseudo_label is not None:
-        class_map = np.where(stages.pseudo_label == UNLABELED, -1, stages.pseudo_label)
-        cells["Pseudo label"] = _stage_cell(run, image, class_map, "pseudo label")
+        cells["Pseudo label"] = class_map_cell(image, stages.pseudo_label, run.classes, "pseudo label")
     if (ground_truth := images.ground_truth(index)) is not None:
         cells["Ground truth"] = ground_truth_cell(stages.pixels, ground_truth, list(run.classes))
     assert run.predictor is not None
@@ -164,11 +164,6 @@ def look_inside(context: Context, images: ShownImages, index: int, tags: Sequenc
 def _compute(run: RunData, data: ImageDataset) -> tuple[Stages, list[Cell], list[ClassScore]]:
     stages = compute_stages(run, data, 0)
     return stages, pamr_frames(run, stages, thumbnail(stages.pixels, SIDE)), class_scores(run, stages)
-
-
-def _stage_cell(run: RunData, image: Pixels, class_map: ClassMap, stage: str) -> Cell:
-    names = ", ".join(run.classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
-    return to_cell(paint(image, class_map), f"{stage}: {names}")
 
 
 def _iterations(count: int) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
 
+from tagseg._hub import DEFAULT_MODEL
 from tagseg.errors import ConfigError
-from tagseg.models.serialization import DEFAULT_MODEL
 from tagseg.predict.predictor import load
 
 LOCAL_HOST = "127.0.0.1"
@@ -51,8 +51,7 @@ def serve_app(
         os.environ["GRADIO_TEMP_DIR"] = folder
         import uvicorn
 
-        from tagseg.app.context import Context
-        from tagseg.app.model_queue import ModelQueue
+        from tagseg.app.context import Context, ModelQueue
         from tagseg.app.server import build_server
 
         path = str(model or run or DEFAULT_MODEL)

@@ -9,11 +9,10 @@ from typing import Literal
 
 from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
+from tagseg._files import hold_folder, write_text
 from tagseg._json import parse_json, validated
-from tagseg._lock import hold_folder
 from tagseg.app.images import ShownImages
 from tagseg.data.files import ImageFiles, read_text
-from tagseg.models.serialization import write_atomically
 
 MARKS_FILE = "marks.json"
 _DAMAGED = "fix it or move it away: the marks of this run are not replaced"
@@ -55,7 +54,7 @@ def set_mark(run: Path, image_id: str, mark: Mark) -> dict[str, Mark]:
         if mark["verdict"] != "none" or mark["comment"]:
             marks[image_id] = mark
         text = json.dumps({"version": 1, "images": marks}, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(run / MARKS_FILE, lambda part: part.write_text(text, encoding="utf-8"))
+        write_text(run / MARKS_FILE, text)
     return marks
 
 

@@ -6,25 +6,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
-import jinja2
 import numpy as np
 
-from tagseg.app.model_queue import QueueFullError
+from tagseg.app.context import QueueFullError
 from tagseg.data.images import Pixels
-from tagseg.data.masks import IGNORE_LABEL, Mask
+from tagseg.data.masks import Mask
 from tagseg.errors import TagsegError
 from tagseg.predict.resize import ClassMask
-from tagseg.report.gallery import Cell, paint, thumbnail, to_cell
+from tagseg.report.gallery import Cell, class_map_cell, ground_truth_class_map, thumbnail, to_cell
+from tagseg.report.page import template_environment
 
 SIDE = 480  # of an image, in pixels
 
-_environment = jinja2.Environment(
-    loader=jinja2.PackageLoader("tagseg.app"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_environment = template_environment("tagseg.app")
 _environment.filters["percent"] = lambda share, digits=0: f"{100 * share:.{digits}f} %"
 
 
@@ -67,12 +61,9 @@ def overlay_cell(pixels: Pixels, mask: ClassMask, classes: list[str], name: str,
         name: What the mask is.
         side: Longest side on the page.
     """
-    names = ", ".join(classes[value - 1] for value in np.unique(mask) if value > 0) or "background only"
-    return to_cell(paint(thumbnail(pixels, side), mask.astype(np.int64)), f"{name}: {names}")
+    return class_map_cell(thumbnail(pixels, side), mask.astype(np.int64), classes, name)
 
 
 def ground_truth_cell(pixels: Pixels, mask: Mask, classes: list[str], *, side: int = SIDE) -> Cell:
     """An image with its ground-truth mask over it; ignored pixels are gray and dark."""
-    class_map = np.where(mask == IGNORE_LABEL, -1, mask.astype(np.int64))
-    names = ", ".join(classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
-    return to_cell(paint(thumbnail(pixels, side), class_map), f"ground truth: {names}")
+    return class_map_cell(thumbnail(pixels, side), ground_truth_class_map(mask), classes, "ground truth")

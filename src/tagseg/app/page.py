@@ -2,31 +2,48 @@
 
 import asyncio
 import html
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import gradio as gr
 
-from tagseg.app import browse, compare, inside, train, try_tab
+from tagseg.app import browse, compare, inside, train
 from tagseg.app.context import Context
+from tagseg.app.guard import MAX_UPLOAD_BYTES
+from tagseg.app.images import SAMPLES, SAMPLES_ROUTE
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 STATIC_ROUTE = "/app/static"
-
-# Name of each tab -> function that builds it; called inside the tab.
-TABS: dict[str, Callable[[Context], None]] = {
-    "Try": try_tab.build,
-    "Browse": browse.build,
-    "Look inside": inside.build,
-    "Compare": compare.build,
-    "Train": train.build,
-}
+_SIZES = (256, 384, 512, 768, 1024)
 _SECONDS_BETWEEN_SIGNS = 60.0
 _SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 _MONOSPACE_FONTS = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
 # The theme has no accent of its own for dark pages, and leaves the browser's own controls light there.
 CSS = ".dark { color-scheme: dark; --color-accent: var(--primary-400); }"
+
+
+def _build_try(context: Context) -> None:
+    """Build the tab Try: the element `tagseg-try` of static/try.js shows the masks of an image by POST /predict."""
+    settings = {
+        "classes": context.model.classes,
+        "size": context.model.settings.size,
+        "sizes": _SIZES,
+        "maxBytes": MAX_UPLOAD_BYTES,
+        "samples": [f"{SAMPLES_ROUTE}/{name}" for name in SAMPLES],
+    }
+    gr.HTML(f'<tagseg-try settings="{html.escape(json.dumps(settings))}"></tagseg-try>')
+
+
+# Name of each tab -> function that builds it; called inside the tab.
+TABS: dict[str, Callable[[Context], None]] = {
+    "Try": _build_try,
+    "Browse": browse.build,
+    "Look inside": inside.build,
+    "Compare": compare.build,
+    "Train": train.build,
+}
 
 
 def build_page(context: Context) -> gr.Blocks:

@@ -13,12 +13,11 @@ from fastapi import APIRouter, File, Form, HTTPException, Query, Request, Upload
 from fastapi.responses import JSONResponse, Response
 from PIL import Image
 
-from tagseg.app.coco import to_coco
-from tagseg.app.context import Context
+from tagseg.app.context import Context, QueueFullError
 from tagseg.app.guard import MAX_UPLOAD_BYTES, PREDICT_ROUTE
-from tagseg.app.model_queue import QueueFullError
 from tagseg.data.images import Pixels, decode, open_image
 from tagseg.errors import ConfigError, printable
+from tagseg.export.coco import annotate
 from tagseg.predict.prediction import Prediction
 from tagseg.predict.render import overlay_palette
 from tagseg.predict.settings import WorkingSize
@@ -144,6 +143,24 @@ def read_upload(file: BinaryIO, name: str) -> Pixels:
     if num_pixels > MAX_UPLOAD_MEGAPIXELS * 10**6:
         raise HTTPException(413, f"{name}: has more than {MAX_UPLOAD_MEGAPIXELS} megapixels; reduce the image")
     return decode(data, name)
+
+
+def to_coco(prediction: Prediction) -> dict[str, Any]:
+    """Convert a prediction to a COCO dataset of one image."""
+    summary = prediction.summary()
+    return {
+        "images": [{"id": 1, "file_name": prediction.name, **summary["size"]}],
+        "categories": [{"id": value, "name": name} for value, name in enumerate(prediction.scores, start=1)],
+        "annotations": [
+            {
+                "id": number,
+                "image_id": 1,
+                **annotate(entry["value"], prediction.mask == entry["value"]),
+                "score": prediction.scores[entry["name"]],
+            }
+            for number, entry in enumerate(summary["classes"], start=1)
+        ],
+    }
 
 
 def _segment(context: Context, pixels: Pixels, name: str, settings: _Settings) -> Prediction:

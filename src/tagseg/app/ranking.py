@@ -8,16 +8,15 @@ from threading import Lock, Thread
 
 import numpy as np
 
-from tagseg.app.context import Context
+from tagseg.app.context import Context, QueueFullError
 from tagseg.app.images import ShownImages
 from tagseg.app.markup import overlay_cell
-from tagseg.app.model_queue import QueueFullError
 from tagseg.data.images import Pixels
 from tagseg.data.masks import Mask
 from tagseg.errors import DataError, TagsegError
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.predict.prediction import Prediction
-from tagseg.predict.resize import ClassMask
+from tagseg.predict.resize import resize_nearest
 from tagseg.report.doubtful_tags import Doubt, rank_doubts
 from tagseg.report.gallery import Cell
 from tagseg.report.stages import evenly_spaced
@@ -188,15 +187,8 @@ def with_class(examined: Sequence[ExaminedImage], images: ShownImages, name: str
 def image_iou(prediction: Prediction, ground_truth: Mask) -> float:
     """Mean IoU of one image, over the classes of its prediction and its ground truth, background included."""
     matrix = ConfusionMatrix(1 + len(prediction.scores))
-    matrix.update(_at_size(prediction.mask, ground_truth.shape), ground_truth)
+    matrix.update(resize_nearest(prediction.mask, ground_truth.shape), ground_truth)
     return mean(matrix.iou)
-
-
-def _at_size(mask: ClassMask, size: tuple[int, ...]) -> ClassMask:
-    """Mask at the size of the ground truth, which may be another one."""
-    rows, columns = (np.arange(new) * old // new for new, old in zip(size, mask.shape, strict=True))
-    resized: ClassMask = mask[rows[:, None], columns]
-    return resized
 
 
 def _thumbnail(pixels: Pixels, prediction: Prediction, name: str) -> Cell:

@@ -12,9 +12,9 @@ from fastapi.staticfiles import StaticFiles
 import tagseg
 from tagseg.app.context import Context
 from tagseg.app.guard import ASGIApp, Guard
+from tagseg.app.images import SAMPLES, SAMPLES_ROUTE
 from tagseg.app.page import CSS, STATIC_FOLDER, STATIC_ROUTE, build_page, head, theme
 from tagseg.app.predict_api import predict_routes
-from tagseg.app.try_tab import SAMPLES, SAMPLES_ROUTE
 from tagseg.errors import TagsegError
 
 

@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Lock
 
+from tagseg._hub import CHECKPOINT_FILE
 from tagseg.api import validation_data
-from tagseg.app.context import Context
+from tagseg.app.context import Context, ModelQueue, QueueFullError
 from tagseg.app.images import ShownImages
 from tagseg.app.markup import ground_truth_cell, image_cell, notice, overlay_cell, render
-from tagseg.app.model_queue import QueueFullError
 from tagseg.app.training_process import TrainingProcess, shell_line
 from tagseg.errors import TagsegError
-from tagseg.models.serialization import CHECKPOINT_FILE
 from tagseg.predict.predictor import load
 from tagseg.report.curves import training_curves
 from tagseg.report.gallery import Cell
@@ -70,7 +70,7 @@ class Watcher:
     def __init__(self, context: Context) -> None:
         self.process: TrainingProcess = context.training
         self._curves = RunView(METRICS_FILE, _draw_curves)
-        self._masks = RunView(CHECKPOINT_FILE, lambda run: context.queue.run(lambda: _draw_masks(run)))
+        self._masks = RunView(CHECKPOINT_FILE, partial(_draw_masks_in_queue, context.queue))
 
     @property
     def is_running(self) -> bool:
@@ -99,6 +99,10 @@ class Watcher:
 
 def _draw_curves(run: Path) -> str:
     return render("train_curves", curves=training_curves(read_run(run, load_model=False)))
+
+
+def _draw_masks_in_queue(queue: ModelQueue, run: Path) -> str:
+    return queue.run(partial(_draw_masks, run))
 
 
 def _draw_masks(run: Path) -> str:

@@ -144,7 +144,7 @@ def scene(height: int, width: int, present: int, *, seed: int = 0) -> tuple[Tens
     return photo_like(height, width, seed=seed), torch.cat([probs, probs.new_zeros(_CLASSES - present, height, width)])
 
 
-def authors_crf(image: Tensor, probs: Tensor, iterations: int = 10) -> Tensor:
+def authors_crf(image: Tensor, probs: Tensor) -> Tensor:
     """Compute `dense_crf` of one image by pydensecrf2."""
     from pydensecrf.densecrf import DenseCRF2D
 
@@ -153,4 +153,4 @@ def authors_crf(image: Tensor, probs: Tensor, iterations: int = 10) -> Tensor:
     crf.setUnaryEnergy(np.ascontiguousarray(-probs.clamp(1e-5, 1).log().flatten(1).numpy()))
     crf.addPairwiseGaussian(sxy=3, compat=3)
     crf.addPairwiseBilateral(sxy=80, srgb=13, rgbim=np.ascontiguousarray(image.permute(1, 2, 0).numpy()), compat=10)
-    return torch.from_numpy(np.array(crf.inference(iterations))).view_as(probs)
+    return torch.from_numpy(np.array(crf.inference(10))).view_as(probs)

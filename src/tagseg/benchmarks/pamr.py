@@ -5,13 +5,14 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tagseg.benchmarks.published import published_pamr
 from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
 from tagseg.refine.pamr import refine_masks, refine_plain
 
-_SETTINGS: dict[str, Any] = {"dilations": (1, 2, 4, 8, 12, 24), "iterations": 10, "kernel": "reference"}
+_DILATIONS, _ITERATIONS = (1, 2, 4, 8, 12, 24), 10
+_SETTINGS: dict[str, Any] = {"dilations": _DILATIONS, "iterations": _ITERATIONS, "kernel": "reference"}
 _CLASSES = 21  # VOC's with the background
 
 
@@ -37,6 +38,39 @@ def bench_pamr(device: torch.device) -> Measurements:
             fit("PAMR, 21 masks of 81x81", "images", images, lambda count: job(batch=count)),
         ),
     )
+
+
+@torch.no_grad()
+def published_pamr(image: Tensor, masks: Tensor) -> Tensor:
+    """Refine masks by PAMR as the published implementation does, with all neighbors of all masks in memory.
+
+    Args:
+        image: Image, [B, 3, H, W].
+        masks: Masks of the same size, [B, C, H, W].
+    """
+    neighbor_kernels, all_kernels = _kernels(image, with_center=False), _kernels(image, with_center=True)
+    difference = (_gather(image, neighbor_kernels) - image[:, :, None]).abs()
+    deviation = _gather(image, all_kernels).std(2, keepdim=True)
+    affinities = (-difference / (1e-8 + 0.1 * deviation)).mean(1, keepdim=True).softmax(2)
+    for _ in range(_ITERATIONS):
+        masks = (_gather(masks, neighbor_kernels) * affinities).sum(2)
+    return masks
+
+
+def _kernels(like: Tensor, *, with_center: bool) -> Tensor:
+    """Build 3x3 kernels that each copy one position, [8 or 9, 1, 3, 3]."""
+    kernels = torch.eye(9, dtype=like.dtype, device=like.device).view(9, 1, 3, 3)
+    return kernels if with_center else kernels[[0, 1, 2, 3, 5, 6, 7, 8]]
+
+
+def _gather(maps: Tensor, kernels: Tensor) -> Tensor:
+    """Gather every neighbor of every map, [B, C, neighbors, H, W]."""
+    batch, channels, height, width = maps.shape
+    planes = maps.reshape(batch * channels, 1, height, width)
+    copies = [
+        F.conv2d(F.pad(planes, (d, d, d, d), mode="replicate"), kernels.to(maps.dtype), dilation=d) for d in _DILATIONS
+    ]
+    return torch.cat(copies, 1).view(batch, channels, -1, height, width)
 
 
 def _compare(side: int, device: torch.device) -> Table:

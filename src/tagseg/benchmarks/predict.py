@@ -214,8 +214,6 @@ class EvaluationBenchmark:
             Variant("without CRF", partial(run, crf=False), images=self._count),
             Variant("with CRF", partial(run, crf=True), images=self._count),
         ]
-        settings = self._predictor.settings
-        scales = ", ".join(f"{scale:g}" for scale in settings.scales)
         title = f"Evaluation, {self._predictor.description['backbone']}, {self._count:,} images, from files to metrics"
-        note = f"Scales {scales}{' with flips' if settings.flip else ''}; both protocols in one pass."
+        note = f"Scales {self._predictor.settings.describe_scales()}; both protocols in one pass."
         return Measurements((compare(title, variants, device=device, note=note, long=True),))

@@ -43,17 +43,16 @@ def photo_array(height: int, width: int, *, seed: int = 0) -> Pixels:
     return np.ascontiguousarray(photo_like(height, width, seed=seed).permute(1, 2, 0).numpy())
 
 
-def voc_sizes(count: int, *, seed: int = 0) -> list[tuple[int, int]]:
+def voc_sizes(count: int) -> list[tuple[int, int]]:
     """Draw image sizes as VOC has them: half are common ones, the others have a random shorter side.
 
     Args:
         count: Number of sizes.
-        seed: Random seed.
 
     Returns:
-        Height and width of each image, in random order; the longer side is always 500.
+        Height and width of each image, in random order that is the same every time; the longer side is always 500.
     """
-    generator = random.Random(seed)
+    generator = random.Random(0)
     sizes = [generator.choice(COMMON_SIZES) for _ in range(count // 2)]
     for _ in range(count - len(sizes)):
         shorter = generator.randint(_SHORTEST_SIDE, _LONGEST_SIDE)

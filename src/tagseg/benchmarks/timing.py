@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 _SECONDS_PER_ROUND = 0.1  # short calls are repeated until a round takes about this long
+_ROUNDS_OF_GROWTH = 3  # each size runs once per round
 _MAX_REPEATS = 200
 
 
@@ -154,7 +155,6 @@ def growth(
     make_job: Callable[[int], Callable[[], object]],
     *,
     device: torch.device,
-    rounds: int = 3,
 ) -> Growth:
     """Time a job at several sizes and fit a power law.
 
@@ -164,14 +164,13 @@ def growth(
         sizes: Sizes in ascending order.
         make_job: Function that returns the job of a size.
         device: Device that it runs on.
-        rounds: Number of rounds; each size runs once per round.
     """
     jobs = [make_job(size) for size in sizes]
     repeats = []
     for job in jobs:
         job()
         repeats.append(_repeats(job, device))
-    seconds = _time_in_turns(jobs, repeats, device=device, rounds=rounds)
+    seconds = _time_in_turns(jobs, repeats, device=device, rounds=_ROUNDS_OF_GROWTH)
     points = [(float(size), median(times)) for size, times in zip(sizes, seconds, strict=True)]
     return Growth(title, along, tuple(points), fitted_slope(points))
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from tagseg._device import can_compile, usable_cores
-from tagseg.benchmarks.published import published_pamr
+from tagseg.benchmarks.pamr import published_pamr
 from tagseg.benchmarks.synthetic_images import photo_array, photo_like
 from tagseg.benchmarks.timing import Measurements, Table, Variant, compare, growth
 from tagseg.data import ImageDataset

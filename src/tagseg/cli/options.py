@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 import tagseg
+from tagseg._hub import DEFAULT_MODEL, MODEL_FILE, find_on_hub, is_hub_name
 from tagseg.errors import ConfigError, DataError, WeightsError
 
-DEFAULT_MODEL = "default"
 Data = Annotated[str, typer.Argument(help="Table, class folders, COCO, VOC, Parquet, tars or shapes.")]
 Images = Annotated[list[str] | None, typer.Option(help="Folder, zip or tar with the images; may be repeated.")]
 Split = Annotated[str | None, typer.Option(help="Split of the data, if it has several.")]
@@ -127,13 +127,11 @@ def require_images(images: Iterable[str]) -> None:
 
 def require_model(model: str, *, hub: bool = True) -> None:
     """Refuse a model that does not exist, neither here nor on the hub, before torch is imported."""
-    from tagseg._hub import find_on_hub, is_hub_name
-
     if model == DEFAULT_MODEL or Path(os.path.expanduser(model)).exists():  # noqa: PTH111
         return
     if not (hub and is_hub_name(model)):
         raise WeightsError(f"{model}: does not exist", f"name a run folder, a model file, or {DEFAULT_MODEL}")
-    find_on_hub(model, "model.safetensors")
+    find_on_hub(model, MODEL_FILE)
 
 
 def require_ray(address: str | None) -> None:

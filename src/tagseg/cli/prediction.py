@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 import tagseg
+from tagseg._hub import DEFAULT_MODEL
 from tagseg.cli._app import app
 from tagseg.cli.options import (
-    DEFAULT_MODEL,
     BatchSize,
     Classes,
     Crf,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tagseg.data.check_report import CheckReport
 from tagseg.data.masks import IGNORE_LABEL, MaskDataset
 from tagseg.data.shapes import shapes, shapes_masks
-from tagseg.data.source import DataSource, open_dataset, open_masks
+from tagseg.data.source import DataSource
 from tagseg.errors import DataError
 
 __all__ = [
@@ -15,8 +15,6 @@ __all__ = [
     "DataSource",
     "ImageDataset",
     "MaskDataset",
-    "open_dataset",
-    "open_masks",
     "shapes",
     "shapes_masks",
 ]

@@ -18,7 +18,7 @@ from typing import Any
 from tagseg.data.files import FileRef, is_file, read_text
 from tagseg.data.labels import LABEL_COLUMNS, Cell, choose_separator, split_labels
 from tagseg.data.records import Record, Records
-from tagseg.errors import DataError
+from tagseg.errors import DataError, first_line
 
 ARROW_SUFFIXES = (".arrow", ".parquet")
 _MAX_ROW_GROUP = 2**29  # bytes; a row group is held in memory, and each worker holds some
@@ -299,6 +299,5 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, LookupError, UnicodeDecodeError, pa.ArrowException) as error:
-        reason = str(error).splitlines() or [type(error).__name__]
         kind = "a Parquet" if _is_parquet(path) else "an Arrow"
-        raise DataError(f"{path}: is not {kind} file that can be read ({reason[0]})", _UNREADABLE) from error
+        raise DataError(f"{path}: is not {kind} file that can be read ({first_line(error)})", _UNREADABLE) from error

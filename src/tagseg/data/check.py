@@ -1,16 +1,23 @@
-"""Validate a dataset before training: decode every image once, count every label, compare images and splits."""
+"""Validate a dataset before training: decode every image once, count every label, compare images and splits.
+
+Two images are almost equal if the layouts of their 16 x 16 gray thumbnails correlate by 0.9. The means of all rows and
+columns are subtracted first, because horizons and skies, which many photos share, would correlate as well. Among the 56
+million pairs of VOC's training images, one pair reaches 0.9, a photo and its gray copy; the next has 0.86.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tagseg._progress import ProgressBar, track
 from tagseg.data.check_report import CheckReport
-from tagseg.data.images import ImageInfo
-from tagseg.data.near_duplicates import Thumbnails, find_copies
+from tagseg.data.images import THUMBNAIL_SIDE, ImageInfo
 from tagseg.data.records import Records
 from tagseg.data.source import DataSource
 from tagseg.errors import DataError
@@ -18,7 +25,11 @@ from tagseg.errors import DataError
 if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
     from tagseg.data.dataset import ImageDataset
 
-T = TypeVar("T")
+Thumbnails = NDArray[np.uint8]  # [N, THUMBNAIL_SIDE, THUMBNAIL_SIDE]
+
+_MIN_CORRELATION = 0.9
+_MIN_LENGTH = THUMBNAIL_SIDE  # one gray level of deviation: less is the noise of rounding
+_BLOCK = 2048  # images that are compared at a time: 16 MiB
 
 
 def check(
@@ -40,7 +51,7 @@ def check(
         seed: Random seed of training, which chooses these.
         progress: Show the progress on stderr.
     """
-    from tagseg.data.split import hold_out
+    from tagseg.data.dataset import hold_out
 
     with ProgressBar("Listing images", quiet=not progress):
         dataset, records = source.open_available()
@@ -98,40 +109,80 @@ def check(
     )
 
 
-def decode_all(dataset: "ImageDataset", *, progress: bool = False) -> list[ImageInfo | DataError]:
+def decode_all(
+    dataset: "ImageDataset", title: str = "Reading images", *, progress: bool = False
+) -> list[ImageInfo | DataError]:
     """Decode every image and return facts about it, or the error of one that cannot be decoded.
+
+    Threads are enough, because decoding releases the GIL.
 
     Args:
         dataset: Dataset to decode.
+        title: What the progress is called.
         progress: As in `check`.
     """
-    return _map_images(dataset, dataset.images.info, "Reading images", progress=progress)
+    with ThreadPoolExecutor() as pool:
+        results = pool.map(partial(_image_info, dataset), range(len(dataset)))
+        return list(track(results, title, len(dataset), quiet=not progress))
+
+
+def _image_info(dataset: "ImageDataset", index: int) -> ImageInfo | DataError:
+    try:
+        return dataset.images.info(index)
+    except DataError as error:
+        return error
 
 
 def _read_images(dataset: "ImageDataset", title: str, *, progress: bool) -> tuple[dict[int, ImageInfo], list[str]]:
     """Facts about every image by position, and what is wrong with those that cannot be decoded."""
-    results = _map_images(dataset, dataset.images.info, title, progress=progress)
+    results = decode_all(dataset, title, progress=progress)
     infos = {i: result for i, result in enumerate(results) if not isinstance(result, DataError)}
     return infos, [result.problem for result in results if isinstance(result, DataError)]
 
 
-def _map_images(
-    dataset: "ImageDataset", function: Callable[[int], T], title: str, *, progress: bool
-) -> list[T | DataError]:
-    """Call a function for the index of every image and collect its results and errors.
+def find_copies(images: Thumbnails, originals: Thumbnails | None = None, *, progress: bool = False) -> dict[int, int]:
+    """Find the most similar original of each image that has an almost equal one.
 
-    Threads are enough, because decoding releases the GIL.
+    Such are scaled, compressed or brightened copies, and neighboring frames of a video.
+
+    Args:
+        images: Thumbnails of images.
+        originals: Those to compare with; None means that each image is compared with those before it.
+        progress: Show the progress on stderr.
+
+    Returns:
+        Position of the original by the position of the image.
     """
+    copies = {}
+    count = ceil(len(images) / _BLOCK)
+    total = count * (count + 1) // 2 if originals is None else count * ceil(len(originals) / _BLOCK)
+    with ProgressBar("Comparing images, block", total, quiet=not progress) as bar:
+        done = 0
+        for start, queries in _blocks(images):
+            best, best_positions = np.full(len(queries), _MIN_CORRELATION, np.float32), np.full(len(queries), -1)
+            for first, candidates in _blocks(images[: start + len(queries)] if originals is None else originals):
+                correlations = queries @ candidates.T
+                if originals is None and first == start:
+                    correlations = np.tril(correlations, -1)
+                positions = correlations.argmax(1)
+                values = correlations[np.arange(len(queries)), positions]
+                better = values > best
+                best[better], best_positions[better] = values[better], first + positions[better]
+                done += 1
+                bar.update(done)
+            copies.update({int(start + i): int(best_positions[i]) for i in np.flatnonzero(best_positions >= 0)})
+    return copies
 
-    def call(index: int) -> T | DataError:
-        try:
-            return function(index)
-        except DataError as error:
-            return error
 
-    with ThreadPoolExecutor() as pool:
-        results = pool.map(call, range(len(dataset)))
-        return list(track(results, title, len(dataset), quiet=not progress))
+def _blocks(thumbnails: Thumbnails) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Blocks of layouts, each of length 1, with the position of their first image; that of one color is 0."""
+    for start in range(0, len(thumbnails), _BLOCK):
+        gray = thumbnails[start : start + _BLOCK].astype(np.float32)
+        gray -= gray.mean(1, keepdims=True)
+        gray -= gray.mean(2, keepdims=True)
+        layout = gray.reshape(len(gray), -1)
+        length = np.linalg.norm(layout, axis=1, keepdims=True)
+        yield start, np.where(length > _MIN_LENGTH, layout / np.maximum(length, _MIN_LENGTH), 0)
 
 
 def _counts(dataset: "ImageDataset") -> tuple[int, ...]:

@@ -1,9 +1,8 @@
 """The report of `tagseg check`: facts about a dataset, what follows from them for training, and how both are printed.
 
-docs/schemas/check.schema.json is the schema of its JSON.
+docs/schemas/check.schema.json is the schema of its JSON; `python -m tools.schemas` writes it.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -98,12 +97,6 @@ class CheckReport(BaseModel):
     def to_json(self) -> str:
         """Serialize the report with its findings and its verdict."""
         return self.model_dump_json(indent=2)
-
-    @classmethod
-    def schema_text(cls) -> str:
-        """JSON schema of `to_json`."""
-        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-        return json.dumps(schema | cls.model_json_schema(mode="serialization"), indent=2) + "\n"
 
     def print(self, console: "Console | None" = None) -> None:
         """Print the report: tables, findings, and the verdict as the last line."""

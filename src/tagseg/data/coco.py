@@ -15,7 +15,7 @@ from pydantic import Field, PlainValidator
 from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
 from tagseg._json import parse_json, validated
-from tagseg.data.annotations import IGNORED_NAME, MAX_PIXELS, MAX_SIDE
+from tagseg.data.annotations import IGNORED_NAME, MAX_SIDE, require_mask_size
 from tagseg.data.files import FileIndex, read_text
 from tagseg.data.masks import IGNORE_LABEL, Mask, MaskReaders
 from tagseg.data.records import Record, Records
@@ -136,10 +136,7 @@ class _CocoMask:
     values: Mapping[int | str, int]  # category ID -> mask value
 
     def __call__(self) -> Mask:
-        if self.height * self.width > MAX_PIXELS:
-            raise DataError(
-                f"{self.location}: has the size {self.width} x {self.height}", "correct or remove the entry"
-            )
+        require_mask_size(self.height, self.width, self.location)
         mask = np.zeros((self.height, self.width), np.uint8)
         for annotation in sorted(self.annotations, key=_drawing_order):
             value = IGNORE_LABEL if annotation.get("iscrowd") else self.values[annotation["category_id"]]

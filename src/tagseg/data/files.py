@@ -191,10 +191,10 @@ def find_shards(path: Path, suffixes: Iterable[str], split: str | None = None) -
     return by_split[split] if split in by_split else [file for files in by_split.values() for file in files]
 
 
-def read_image(file: FileRef, *, max_side: int | None = None) -> Pixels:
+def read_image(file: FileRef) -> Pixels:
     """Read and decode an image, as `decode` does."""
     with hold_file(file.size()):
-        return decode(file.read(), str(file), max_side=max_side)
+        return decode(file.read(), str(file))
 
 
 @dataclass(frozen=True)
@@ -203,14 +203,12 @@ class ImageFiles:
 
     Attributes:
         files: One file per image.
-        max_side: Longest side of a decoded image, see `decode`.
     """
 
     files: tuple[FileRef, ...]
-    max_side: int | None = None
 
     def read(self, index: int) -> Pixels:
-        return read_image(self.files[index], max_side=self.max_side)
+        return read_image(self.files[index])
 
     def info(self, index: int) -> ImageInfo:
         file = self.files[index]

@@ -17,7 +17,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from tagseg.data.limits import hold_memory
 from tagseg.data.png_bands import has_png_bands, png_bands
-from tagseg.errors import DataError
+from tagseg.errors import DataError, first_line
 
 HEIF_SUFFIXES = frozenset({".heic", ".heif"})
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".webp", ".avif", ".tif", ".tiff", ".bmp", ".gif"}) | (
@@ -79,7 +79,7 @@ def strip_image_suffix(name: PurePosixPath) -> PurePosixPath:
     return name.with_suffix("") if name.suffix.lower() in IMAGE_SUFFIXES else name
 
 
-def decode(data: bytes, file_name: str, *, max_side: int | None = None) -> Pixels:
+def decode(data: bytes, file_name: str) -> Pixels:
     """Decode an image to RGB, [H, W, 3].
 
     EXIF rotation is applied, transparent pixels are blended with white, 16-bit values are scaled to 8 bits, and only
@@ -90,16 +90,9 @@ def decode(data: bytes, file_name: str, *, max_side: int | None = None) -> Pixel
     Args:
         data: Content of the file.
         file_name: Name of the file, for error messages.
-        max_side: Reduce the image so that no side is longer. A JPEG is then decoded at reduced size, which is faster.
     """
-    with _decoding(data, file_name) as image:
-        if max_side is not None:
-            image.draft(None, _reduced_size(image.size, max_side))
-        with hold_memory(_bytes_to_decode(image)):
-            rgb = to_rgb(apply_exif_rotation(image))
-            if max_side is not None and max(rgb.size) > max_side:
-                rgb = rgb.resize(_reduced_size(rgb.size, max_side), Image.Resampling.BICUBIC, reducing_gap=3.0)
-            return np.array(rgb)
+    with _decoding(data, file_name) as image, hold_memory(_bytes_to_decode(image)):
+        return np.array(to_rgb(apply_exif_rotation(image)))
 
 
 def decode_large(data: bytes, file_name: str, *, min_side: int) -> tuple[Pixels, tuple[int, int]]:
@@ -158,8 +151,7 @@ def _decoding(data: bytes, file_name: str) -> Iterator[Image.Image]:
     except MemoryError as error:
         raise DataError(f"{file_name}: does not fit into memory", "reduce the image or remove it") from error
     except Exception as error:  # PIL's decoders raise errors of many types on damaged files.
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise DataError(f"{file_name}: is damaged ({reason[0]})", "replace the file or remove it") from error
+        raise DataError(f"{file_name}: is damaged ({first_line(error)})", "replace the file or remove it") from error
 
 
 def image_size(data: bytes, file_name: str) -> tuple[int, int]:
@@ -252,11 +244,6 @@ def _bytes_to_decode(image: Image.Image) -> int:
     in_double_precision = image.mode.startswith(("I", "F"))
     per_pixel = 28 if in_double_precision else 20 if image.has_transparency_data else 9
     return image.width * image.height * per_pixel
-
-
-def _reduced_size(size: tuple[int, int], max_side: int) -> tuple[int, int]:
-    scale = min(1.0, max_side / max(size))
-    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def _to_8_bit(values: NDArray[np.generic]) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from tagseg.data.files import FileIndex, FileRef
 from tagseg.data.images import open_image
 from tagseg.data.limits import hold_file, hold_memory
 from tagseg.errors import DataError
+
+if TYPE_CHECKING:  # torch takes seconds to import, and a wrong path is to be reported before that
+    from tagseg.data.dataset import ImageDataset
 
 IGNORE_LABEL = 255  # pixels of this value are left out of evaluation
 Mask = NDArray[np.uint8]  # [H, W]
@@ -88,6 +92,26 @@ def find_mask_files(image_ids: Sequence[str], paths: Sequence[Path], *, any_fold
                 readers[image_id] = MaskFile(file)
                 break
     return readers
+
+
+def positions_with_masks(data: "ImageDataset", masks: MaskDataset, *, place: str = "") -> list[int]:
+    """Positions of the images that have a mask.
+
+    Args:
+        data: Images.
+        masks: Masks of the images.
+        place: Where both come from, for the error, such as "photos.csv: ".
+
+    Raises:
+        DataError: No image has a mask.
+    """
+    positions = [position for position, image_id in enumerate(data.image_ids) if image_id in masks]
+    if not positions:
+        raise DataError(
+            f"{place}none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
+            "name the folder with their masks, ID.png, with {masks}",
+        )
+    return positions
 
 
 def values_in(mask: Mask) -> list[int]:

@@ -89,12 +89,8 @@ class Records:
         """Records whose image was not found."""
         return tuple(record for record in self.records if record.file is None)
 
-    def dataset(self, *, max_side: int | None = None) -> "ImageDataset":
-        """Build a dataset of the records whose image was found.
-
-        Args:
-            max_side: Longest side of a decoded image, see `decode`.
-        """
+    def dataset(self) -> "ImageDataset":
+        """Build a dataset of the records whose image was found."""
         import torch
 
         from tagseg.data.dataset import ImageDataset
@@ -106,7 +102,7 @@ class Records:
             labels[i, [column[label] for label in record.labels]] = 1
         files = tuple(record.file for _, record in ids_and_records if record.file)
         image_ids = [image_id for image_id, _ in ids_and_records]
-        return ImageDataset(self.classes, image_ids, labels, ImageFiles(files, max_side))
+        return ImageDataset(self.classes, image_ids, labels, ImageFiles(files))
 
 
 def _require_printable(name: str, location: str, kind: str) -> None:

@@ -258,17 +258,14 @@ class DataSource:
             f"name a file ending in {', '.join((*TABLE_SUFFIXES, *ARROW_SUFFIXES, TAR_SUFFIX))} or .json, or a folder",
         )
 
-    def open(
-        self, classes: Sequence[str] | None = None, *, skip_missing: bool = False, max_side: int | None = None
-    ) -> "ImageDataset":
+    def open(self, classes: Sequence[str] | None = None, *, skip_missing: bool = False) -> "ImageDataset":
         """Open the images with their labels.
 
         Args:
             classes: Class names in their order; None means those of the source, or those that it keeps.
             skip_missing: Leave out images whose file is missing, instead of raising an error.
-            max_side: Reduce larger images while decoding, so that no side is longer.
         """
-        dataset, records = self.open_available(classes, max_side=max_side)
+        dataset, records = self.open_available(classes)
         missing = records.missing
         if missing:
             others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -280,18 +277,15 @@ class DataSource:
             raise DataError(f"{self.path}: has no images", "name a source with at least one")
         return dataset
 
-    def open_available(
-        self, classes: Sequence[str] | None = None, *, max_side: int | None = None
-    ) -> "tuple[ImageDataset, Records]":
+    def open_available(self, classes: Sequence[str] | None = None) -> "tuple[ImageDataset, Records]":
         """Open the images whose file exists, and return the records of all, of which the built-in dataset has none.
 
         Args:
             classes: As in `open`.
-            max_side: As in `open`.
         """
         entries = self._read_kept(classes)
         records = entries if isinstance(entries, Records) else Records(entries.classes, ())
-        dataset = entries.dataset(max_side=max_side) if isinstance(entries, Records) else entries
+        dataset = entries.dataset() if isinstance(entries, Records) else entries
         count = len(dataset)
         if self.limit is not None and self.limit < count:
             dataset = dataset.subset([number * count // self.limit for number in range(self.limit)])
@@ -477,56 +471,6 @@ class DataSource:
                 "name their folder or zip with {masks}, where the mask of dog.jpg is dog.png",
             )
         return masks
-
-
-def open_dataset(
-    path: str | Path,
-    *,
-    images: Paths = None,
-    split: str | None = None,
-    classes: Sequence[str] | None = None,
-    separator: str | None = None,
-    sbd: str | Path | None = None,
-    max_side: int | None = None,
-) -> "ImageDataset":
-    """Open images with their labels, in any known format.
-
-    Args:
-        path: As in `DataSource`, also for the arguments that follow.
-        images: Folders and zips that hold the images.
-        split: Split to open.
-        classes: Class names in their order; None means those of the source.
-        separator: Separator of the labels in a table's row.
-        sbd: The unpacked benchmark_RELEASE.
-        max_side: Reduce larger images while decoding, so that no side is longer.
-    """
-    source = DataSource(path, images=images, split=split, separator=separator, sbd=sbd)
-    return source.open(classes, max_side=max_side)
-
-
-def open_masks(
-    path: str | Path,
-    *,
-    masks: Paths = None,
-    images: Paths = None,
-    split: str | None = None,
-    classes: Sequence[str] | None = None,
-    separator: str | None = None,
-    sbd: str | Path | None = None,
-) -> MaskDataset:
-    """Open the masks of a source, for evaluation; with the arguments of `open_dataset`, the image IDs are the same.
-
-    Args:
-        path: As in `DataSource`, also for the arguments that follow.
-        masks: Folders and zips that hold one mask per image.
-        images: Folders and zips that hold the images.
-        split: Split to open.
-        classes: Class names; mask values follow their order.
-        separator: Separator of the labels in a table's row.
-        sbd: The unpacked benchmark_RELEASE.
-    """
-    source = DataSource(path, images=images, split=split, masks=masks, separator=separator, sbd=sbd)
-    return source.open_masks(classes)
 
 
 def is_built_in(path: str) -> bool:

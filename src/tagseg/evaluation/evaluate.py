@@ -11,8 +11,7 @@ from torch import Tensor
 
 from tagseg._progress import track
 from tagseg.data.dataset import ImageDataset
-from tagseg.data.masks import Mask, MaskDataset
-from tagseg.errors import DataError
+from tagseg.data.masks import Mask, MaskDataset, positions_with_masks
 from tagseg.evaluation.metrics import ConfusionMatrix
 from tagseg.evaluation.result import Evaluation
 from tagseg.models.base import Network
@@ -135,13 +134,7 @@ def images_with_masks(predictor: Predictor, data: ImageDataset, masks: MaskDatas
     """Positions of the images that have a mask; classes of another order or name are refused."""
     predictor.check_classes("images' tags", data.classes)
     predictor.check_classes("masks", masks.classes)
-    indices = [index for index, name in enumerate(data.image_ids) if name in masks]
-    if not indices:
-        raise DataError(
-            f"none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
-            "name the folder with their masks, ID.png, with {masks}",
-        )
-    return indices
+    return positions_with_masks(data, masks)
 
 
 def labels_rule(labels: Tensor | Sequence[float]) -> FixedClasses:

@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tagseg._files import write_text
 from tagseg.evaluation.metrics import ConfusionMatrix, Floats, mean
-from tagseg.models.serialization import write_atomically
 from tagseg.predict.settings import THRESHOLD_ORIGINS, InferenceSettings
 
 EVALUATION_FILE = "evaluation.json"
@@ -103,7 +103,7 @@ class Evaluation:
         """Write evaluation.json into a folder, which is created if it does not exist."""
         path = Path(folder) / EVALUATION_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda part: part.write_text(self.to_json() + "\n", encoding="utf-8"))
+        write_text(path, self.to_json() + "\n")
         return path
 
     def print(self, console: Console | None = None) -> None:
@@ -130,15 +130,12 @@ class Evaluation:
 
     def _notes(self) -> list[str]:
         settings = self.settings
-        thresholds = settings.thresholds_per_class(len(self.class_names))
-        low, high = min(thresholds), max(thresholds)
-        threshold_text = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-        scales = ", ".join(f"{scale:g}" for scale in settings.scales)
+        thresholds = settings.describe_thresholds(len(self.class_names))
         without = f" ({self.without_masks} more have no mask)" if self.without_masks else ""
         notes = [
             f"{self.images} images{without}; size {settings.size}; "
-            f"scales {scales}{' with flips' if settings.flip else ''}; CRF {'on' if self.crf else 'off'}; "
-            f"thresholds {threshold_text} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
+            f"scales {settings.describe_scales()}; CRF {'on' if self.crf else 'off'}; "
+            f"thresholds {thresholds} ({THRESHOLD_ORIGINS[settings.thresholds_from]})",
             f"{self.seconds:.1f} s on {self.device}, {self.images / max(self.seconds, 1e-9):.1f} images/s",
         ]
         for protocol, matrix in self.confusion.items():

@@ -17,7 +17,7 @@ from tagseg.data.dataset import ImageReader
 from tagseg.data.files import FileIndex, FileRef, ImageFiles, expand_home, is_archive, is_file
 from tagseg.data.images import decode, image_size, open_image
 from tagseg.data.limits import hold_file
-from tagseg.data.masks import Mask, MaskDataset, MaskFile
+from tagseg.data.masks import Mask, MaskDataset, MaskFile, positions_with_masks
 from tagseg.data.source import is_built_in
 from tagseg.data.urls import UrlRef, is_url
 from tagseg.errors import ConfigError, DataError, printable
@@ -111,12 +111,7 @@ def open_masked_images(source: DataSource) -> MaskedImages:
 def _open_dataset(source: DataSource) -> MaskedImages:
     data = source.open()
     masks = source.open_masks(data.classes)
-    indices = [index for index, image_id in enumerate(data.image_ids) if image_id in masks]
-    if not indices:
-        raise DataError(
-            f"{source.path}: none of the {len(data)} images has a mask (the first is {data.image_ids[0]!r})",
-            "name the folder with their masks, ID.png, with {masks}",
-        )
+    indices = positions_with_masks(data, masks, place=f"{source.path}: ")
     used: dict[str, int] = {}
     images = []
     for index in indices:

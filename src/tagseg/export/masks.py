@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tagseg._lock import LOCK_FILE, hold_folder
+from tagseg._files import LOCK_FILE, hold_folder, make_folder, writing
 from tagseg._progress import ProgressBar, track
 from tagseg.data import DataSource
 from tagseg.data.annotations import IGNORED_NAME
 from tagseg.data.masks import IGNORE_LABEL, values_in
-from tagseg.errors import ConfigError, make_folder, unknown_name, writing
+from tagseg.errors import ConfigError, unknown_name
 from tagseg.export.coco import CocoWriter
 from tagseg.export.cvat import CvatWriter
 from tagseg.export.imagefolder import HuggingFaceWriter

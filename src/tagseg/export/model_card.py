@@ -5,15 +5,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tagseg._files import make_folder, write_text
+from tagseg._hub import MODEL_FILE
+from tagseg._markdown import markdown_table
 from tagseg._version import __version__
-from tagseg.errors import ConfigError, TagsegError, make_folder
+from tagseg.errors import ConfigError, TagsegError
 from tagseg.evaluation.metrics import mean
 from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
-from tagseg.models.serialization import DEFAULT_FOLDER, MODEL_FILE, save_model, write_atomically
+from tagseg.models.serialization import DEFAULT_FOLDER, save_model
 from tagseg.predict.onnx_network import OnnxNetwork
 from tagseg.predict.predictor import Predictor
 from tagseg.predict.settings import NOTE, THRESHOLD_ORIGINS
-from tagseg.reproduction.tables import markdown_table
 from tagseg.training.run_folder import CONFIG_FILE, read_config
 
 CARD_FILE = "README.md"
@@ -56,8 +58,8 @@ def write_pretrained(predictor: Predictor, folder: Path, *, license: str | None)
         "inference": json.loads(predictor.settings.to_json()),
     }
     # What model.safetensors says of itself, for those who read the repository; tagseg reads the weights' file alone.
-    _write(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
-    _write(folder / CARD_FILE, model_card(predictor, license=license))
+    write_text(folder / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    write_text(folder / CARD_FILE, model_card(predictor, license=license))
     return folder
 
 
@@ -108,12 +110,10 @@ def _run_folder(predictor: Predictor) -> Path | None:
 
 def _inference(predictor: Predictor) -> Iterator[tuple[str, str]]:
     settings = predictor.settings
-    thresholds = settings.thresholds_per_class(len(predictor.classes))
-    low, high = min(thresholds), max(thresholds)
     yield "working size (longest side)", str(settings.size)
-    yield "thresholds of the classes' scores", f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+    yield "thresholds of the classes' scores", settings.describe_thresholds(len(predictor.classes))
     yield "thresholds are", THRESHOLD_ORIGINS[settings.thresholds_from]
-    yield "scales of TTA", ", ".join(f"{s:g}" for s in settings.scales) + (" with flips" if settings.flip else "")
+    yield "scales of TTA", settings.describe_scales()
 
 
 def _training(run: Path) -> str | None:
@@ -148,9 +148,8 @@ def _evaluation(path: Path) -> str:
         for index, name in enumerate(("background", *result.class_names))
     ]
     rows.append(("mean", *(_percent(mean(result.confusion[protocol].iou)) for protocol in protocols)))
-    scales = ", ".join(f"{scale:g}" for scale in result.settings.scales)
     note = (
-        f"IoU in percent on {result.images:,} images; scales {scales}{' with flips' if result.settings.flip else ''}; "
+        f"IoU in percent on {result.images:,} images; scales {result.settings.describe_scales()}; "
         f"CRF {'on' if result.crf else 'off'}. With predicted tags the model's scores decide which classes an image "
         "may have, with true tags its tags do."
     )
@@ -165,7 +164,3 @@ def _percent(value: float) -> str:
 def _inline(text: str) -> str:
     """Text of the user, such as a class name, without what Markdown gives a meaning."""
     return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", text)
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tagseg._lock import remove_parts_of
+from tagseg._files import make_folder, remove_parts_of, write_atomically
 from tagseg._progress import ProgressBar
 from tagseg._version import __version__
-from tagseg.errors import ConfigError, WeightsError, make_folder, unknown_name
+from tagseg.errors import ConfigError, WeightsError, first_line, unknown_name
 from tagseg.models.base import SMALLEST_SIDE, Network, copy_network
-from tagseg.models.serialization import config_metadata, write_atomically
+from tagseg.models.serialization import config_metadata
 from tagseg.models.supervised import segmentation
 from tagseg.predict.onnx_network import INPUT, MAX_BYTES, ONNX_SUFFIX, OUTPUTS, OnnxNetwork, import_onnx
 from tagseg.predict.predictor import Predictor
@@ -129,7 +129,7 @@ def _trace(graph: _Graph, backbone: str) -> torch.export.ExportedProgram:
             return torch.export.export(graph, (_images(_SHAPES[0]),), dynamic_shapes=shapes, strict=False)
     except Exception as error:  # any code of a network may raise here
         raise ConfigError(
-            f"{backbone} cannot be exported for images of any size ({_first_line(error)})",
+            f"{backbone} cannot be exported for images of any size ({first_line(error)[:200]})",
             "newer versions of torch and timm may do it; use another backbone otherwise",
         ) from error
 
@@ -150,7 +150,7 @@ def _onnx_bytes(program: torch.export.ExportedProgram, graph: _Graph, metadata: 
         model = exported.model_proto
     except Exception as error:
         raise ConfigError(
-            f"this network cannot be written as ONNX ({_first_line(error)})",
+            f"this network cannot be written as ONNX ({first_line(error)[:200]})",
             "use newer versions of torch and onnxscript, or export to a .pt2 file",
         ) from error
     # The exporter notes where in the code a node comes from, with the paths of this machine.
@@ -190,7 +190,7 @@ def _compare(run: Callable[[Tensor], Sequence[Tensor]], graph: _Graph) -> None:
         try:
             outputs = run(images)
         except Exception as error:
-            raise _mismatch(shape, _first_line(error)) from error
+            raise _mismatch(shape, first_line(error)[:200]) from error
         for name, output, expected in zip(OUTPUTS[:2], outputs, graph(images), strict=False):
             difference = float((output - expected).abs().max()) if output.shape == expected.shape else float("inf")
             if not difference <= _TOLERANCE:
@@ -240,7 +240,3 @@ def _integer_padding() -> Iterator[None]:
         yield
     finally:
         padding.get_same_padding = original
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

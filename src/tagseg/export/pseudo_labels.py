@@ -9,6 +9,7 @@ OUT/coverage.json                      how much of the images the classes cover
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -18,16 +19,24 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from tagseg._json import parse_json
-from tagseg._lock import has_no_files, hold_folder, remove_part_files
+from tagseg._files import (
+    has_no_files,
+    hold_folder,
+    make_folder,
+    remove_part_files,
+    write_atomically,
+    write_text,
+    writing,
+)
+from tagseg._json import as_json, differences, parse_json
 from tagseg._progress import ProgressBar
 from tagseg._ray import part_size, run_on_ray
 from tagseg.data import DataSource, ImageDataset
 from tagseg.data.files import FileRef, read_text
 from tagseg.data.mask_folders import PSEUDO_LABELS_FILE, pseudo_label_file
 from tagseg.data.masks import IGNORE_LABEL, Mask, read_mask
-from tagseg.errors import ConfigError, DataError, make_folder, writing
-from tagseg.models.serialization import fingerprint, write_atomically
+from tagseg.errors import ConfigError, DataError
+from tagseg.models.serialization import fingerprint
 from tagseg.predict.confidence import class_shares
 from tagseg.predict.engine import TRUE_TAGS, ImageSegmentation
 from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
@@ -35,7 +44,6 @@ from tagseg.predict.predictor import Predictor
 from tagseg.predict.render import mask_image
 from tagseg.predict.resize import resize_in_bands
 from tagseg.predict.settings import FixedClasses, InferenceSettings
-from tagseg.training.run_folder import differences
 
 COVERAGE_FILE = "coverage.json"
 _Counts = NDArray[np.int64]  # pixels of each mask value, [256]
@@ -196,11 +204,11 @@ def _make(
             bar.update(number)
     remove_part_files(out)  # of workers that were lost
     coverage = _coverage(data, [counts[index] for index in range(len(files))])
-    write_atomically(out / COVERAGE_FILE, lambda part: part.write_text(coverage.to_json(), encoding="utf-8"))
+    write_text(out / COVERAGE_FILE, coverage.to_json())
     ids = out / "ImageSets" / "Segmentation" / "train.txt"
     make_folder(ids.parent)
     text = "".join(f"{image_id}\n" for image_id in data.image_ids)
-    write_atomically(ids, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(ids, text)
     return coverage
 
 
@@ -242,23 +250,24 @@ class _MaskTask:
 
     def write(self, part: _MaskPart) -> Iterator[tuple[int, _Counts]]:
         """Write the masks of a part; yield the position of each image and the pixels of each value."""
-        keep_probs = self.ignore_below > 0
-
-        def read(position: int) -> Sample[int]:
-            tags = FixedClasses(tuple(int(k) for k in part.data.labels[position].nonzero().flatten()))
-            return Sample(position, part.data.images.read(position), {TRUE_TAGS: tags}, keep_probs=keep_probs)
-
-        def write(result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
-            position, segmentation = result
-            mask, file = ignore_uncertain(segmentation, self.ignore_below), part.files[position]
-            with writing(file):
-                file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, lambda path: mask_image(mask).save(path, "PNG"))
-            return part.indices[position], _count(mask)
-
+        read = partial(self._read, part)
         samples = read_ahead(read, range(len(part.files)), size=lambda sample: sample.image.nbytes)
         results = run_pipeline(self.predictor.engine, samples, self.settings, crf=self.crf, batch_size=self.batch_size)
-        return read_ahead(write, ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in results))
+        segmentations = ((sample.key, result.segmentations[TRUE_TAGS]) for sample, result in results)
+        return read_ahead(partial(self._write_mask, part), segmentations)
+
+    def _read(self, part: _MaskPart, position: int) -> Sample[int]:
+        tags = FixedClasses(tuple(int(k) for k in part.data.labels[position].nonzero().flatten()))
+        keep_probs = self.ignore_below > 0
+        return Sample(position, part.data.images.read(position), {TRUE_TAGS: tags}, keep_probs=keep_probs)
+
+    def _write_mask(self, part: _MaskPart, result: tuple[int, ImageSegmentation]) -> tuple[int, _Counts]:
+        position, segmentation = result
+        mask, file = ignore_uncertain(segmentation, self.ignore_below), part.files[position]
+        with writing(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, lambda path: mask_image(mask).save(path, "PNG"))
+        return part.indices[position], _count(mask)
 
 
 def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Mask:
@@ -275,7 +284,7 @@ def ignore_uncertain(segmentation: ImageSegmentation, ignore_below: float) -> Ma
 
 def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
     """Make the folder, or check that its masks were made with the same settings."""
-    settings = json.loads(json.dumps(settings))  # as it reads back: tuples become lists
+    settings = as_json(settings)
     path = out / PSEUDO_LABELS_FILE
     if path.is_file():
         advice = "choose another folder with {out}, or delete that one"
@@ -290,7 +299,7 @@ def _prepare_folder(out: Path, settings: dict[str, Any]) -> None:
         raise ConfigError(f"{out} exists and is no folder of pseudo labels", "choose another folder with {out}")
     make_folder(out)
     text = json.dumps(settings, indent=2) + "\n"
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def _count(mask: Mask) -> _Counts:

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from tagseg._hub import is_reachable
-from tagseg.errors import ConfigError, WeightsError, unknown_name
+from tagseg.errors import ConfigError, WeightsError, first_line, unknown_name
 from tagseg.models.backbones import Backbone, EfficientNetLite0, ResNet, TimmCNN, TimmViT
 from tagseg.models.backbones.timm_cnn import timm_classifier_names
 from tagseg.models.reference import reference_name
@@ -229,7 +229,7 @@ def downloading(name: str, url: str | None = None) -> Iterator[bool]:
     try:
         yield is_online
     except (OSError, EntryNotFoundError, HfHubHTTPError) as error:  # an OSError too: URLError, a missing local entry
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         if not is_online:
             reason = f"{url or constants.ENDPOINT} cannot be reached"
         raise WeightsError(

@@ -1,28 +1,24 @@
 """Model files: one safetensors file holds the weights and, in its metadata, the configuration of the network."""
 
 import hashlib
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tagseg._hub import find_on_hub, is_hub_name
+from tagseg._files import write_atomically
+from tagseg._hub import CHECKPOINT_FILE, DEFAULT_MODEL, MODEL_FILE, find_on_hub, is_hub_name
 from tagseg.data.files import expand_home
-from tagseg.errors import ConfigError, WeightsError, writing
+from tagseg.errors import ConfigError, WeightsError
 from tagseg.models.base import Network
 from tagseg.models.build import build_network
 from tagseg.models.config import ModelConfig
 from tagseg.models.pretrained import load_matching_state, read_weights
 
-DEFAULT_MODEL = "default"
 DEFAULT_FOLDER = Path(__file__).parents[1] / DEFAULT_MODEL  # in the package: the model that comes with it, and its card
-MODEL_FILE = "model.safetensors"  # the model in the folder of a run
-CHECKPOINT_FILE = "checkpoint.safetensors"  # the state of a run: the network and the optimizer
 CHECKPOINT_PREFIX = "network."
 AVERAGE_PREFIX = "average."  # the moving average of the network's weights, if the run has one
 _CONFIG_KEY = "tagseg_model"
@@ -54,43 +50,6 @@ def config_from_metadata(metadata: Mapping[str, str], path: str | Path) -> Model
     if _CONFIG_KEY not in metadata:
         raise WeightsError(f"{path} has no tagseg configuration, so it is not a model saved by tagseg")
     return ModelConfig.from_json(metadata[_CONFIG_KEY])
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file so that a crash leaves either the old or the new one.
-
-    Args:
-        path: File to write or replace.
-        write: Called with the path of a temporary file in the same folder.
-
-    Raises:
-        ConfigError: The file cannot be written, for example because the disk is full.
-    """
-    part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
-    with writing(path):
-        try:
-            part.touch(exist_ok=False)
-            mode = part.stat().st_mode
-            write(part)
-            part.chmod(mode)  # safetensors makes files that only their owner can read
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
-            part.replace(path)
-            _sync_folder(path.parent)
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
-        finally:
-            part.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let a new name in a folder outlive a power failure; Windows does so by itself."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def load_model(path: str | Path) -> Network:

@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tagseg.errors import ConfigError, unknown_name
+from tagseg.errors import ConfigError, first_line, unknown_name
 from tagseg.models.backbones import Backbone
 from tagseg.models.backbones.timm_cnn import timm_classifier_names
 from tagseg.models.base import Network, Segmentation, enlarge, full_precision
@@ -132,7 +132,7 @@ def build_smp(config: ModelConfig) -> SmpSegmenter:
             classes=1 + config.num_classes,
         )
     except (KeyError, ValueError, NotImplementedError, RuntimeError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise ConfigError(
             f"{config.backbone!r} cannot be the encoder of {config.architecture} ({reason})",
             "encoders are those of segmentation-models-pytorch, and timm's as tu-NAME",

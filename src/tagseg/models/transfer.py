@@ -5,20 +5,14 @@ from pathlib import Path
 
 import torch
 
+from tagseg._hub import DEFAULT_MODEL
 from tagseg.data.files import expand_home
 from tagseg.errors import WeightsError
 from tagseg.models.base import Network
 from tagseg.models.build import build_network
 from tagseg.models.config import ModelConfig
 from tagseg.models.pretrained import WEIGHT_SUFFIXES
-from tagseg.models.serialization import (
-    DEFAULT_MODEL,
-    config_from_metadata,
-    find_model,
-    is_model_file,
-    load_model,
-    read_metadata,
-)
+from tagseg.models.serialization import config_from_metadata, find_model, is_model_file, load_model, read_metadata
 
 logger = logging.getLogger(__name__)
 

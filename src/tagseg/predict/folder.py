@@ -16,13 +16,12 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ValidationError
 
-from tagseg._lock import remove_part_files
-from tagseg.errors import ConfigError, make_folder, writing
-from tagseg.models.serialization import write_atomically
+from tagseg._files import make_folder, remove_part_files, write_atomically, write_text, writing
+from tagseg._json import differences
+from tagseg.errors import ConfigError
 from tagseg.predict.index import ImageRecord, PredictionIndex, RunRecord
-from tagseg.predict.outputs import OutputFiles, output_files
+from tagseg.predict.prediction import OutputFiles, output_files
 from tagseg.predict.render import draw_legend
-from tagseg.training.run_folder import differences
 
 INDEX_FILE = "predictions.json"
 LEGEND_FILE = "legend.png"
@@ -144,8 +143,8 @@ class PredictionFolder:
         self._begin()
         return count
 
-    def needs(self, image: PlannedImage) -> bool:
-        """Note the next image of the job; whether it is to be predicted.
+    def start_image(self, image: PlannedImage) -> bool:
+        """Note the next image of the job, and return whether it is to be predicted.
 
         Raises:
             ConfigError: A file exists that must not be replaced.
@@ -262,7 +261,7 @@ class PredictionFolder:
         """Begin the journal with the run and with files that may be replaced later."""
         journal = _journal(self.path)
         header = {"run": self._run.model_dump(mode="json"), "writes": list(files)}
-        write_atomically(journal, lambda part: part.write_text(json.dumps(header) + "\n", encoding="utf-8"))
+        write_text(journal, json.dumps(header) + "\n")
         with writing(journal):
             self._journal = journal.open("a", encoding="utf-8")
 
@@ -317,7 +316,7 @@ class PredictionFolder:
             left_out={reason: tuple(paths) for reason, paths in left_out.items()},
         )
         text = index.model_dump_json(indent=2) + "\n"
-        write_atomically(self.path, lambda part: part.write_text(text, encoding="utf-8"))
+        write_text(self.path, text)
 
 
 def index_file(shard: tuple[int, int] | None) -> str:

@@ -1,9 +1,9 @@
 """Content of predictions.json; docs/schemas/predictions.schema.json is its JSON schema.
 
-`python -m tools.predictions_schema` writes the schema after a change of these models.
+`python -m tools.schemas` writes the schema after a change of these models.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -136,8 +136,3 @@ class PredictionIndex(RunRecord):
     def run(self) -> RunRecord:
         """The part that all images have in common."""
         return RunRecord(**{name: getattr(self, name) for name in RunRecord.model_fields})
-
-
-def index_schema() -> dict[str, Any]:
-    """JSON schema of predictions.json."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **PredictionIndex.model_json_schema()}

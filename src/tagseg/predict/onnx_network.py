@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tagseg.data.limits import read_file
-from tagseg.errors import ConfigError, DataError, WeightsError
+from tagseg.errors import ConfigError, DataError, WeightsError, first_line
 from tagseg.models.base import Network, Segmentation, enlarge
 from tagseg.models.serialization import config_from_metadata
 from tagseg.models.supervised import segmentation
@@ -73,7 +73,8 @@ class OnnxNetwork(Network):
             # From its content, not its path: nothing beside the file is read.
             self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # of ONNX Runtime, which has no common base
-            raise WeightsError(f"{path}: ONNX Runtime cannot read it ({_first_line(error)})", _EXPORT_AGAIN) from None
+            reason = first_line(error)[:200]
+            raise WeightsError(f"{path}: ONNX Runtime cannot read it ({reason})", _EXPORT_AGAIN) from None
         self._run_options = runtime.RunOptions()
         self._run_options.only_execute_path_to_fetches = True
         self._path, self._name = path, str(path)
@@ -125,7 +126,7 @@ class OnnxNetwork(Network):
         except Exception as error:
             raise WeightsError(
                 f"{self._name}: ONNX Runtime cannot run it on images of {x.shape[-1]} x {x.shape[-2]} pixels "
-                f"({_first_line(error)})",
+                f"({first_line(error)[:200]})",
                 _EXPORT_AGAIN,
             ) from None
         num_classes = self.config.num_classes
@@ -177,7 +178,3 @@ def _obstacles(graph: Any, has_functions: bool) -> Iterator[str]:
         yield "its weights are in other files"
     if [value.name for value in graph.input] != [INPUT] or [value.name for value in graph.output] != list(OUTPUTS):
         yield f"its inputs and outputs are not {INPUT} and {', '.join(OUTPUTS)}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

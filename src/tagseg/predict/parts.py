@@ -20,22 +20,20 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tagseg._lock import has_no_files, hold_folder, remove_part_files
+from tagseg._files import has_no_files, hold_folder, remove_part_files, write_atomically, write_text, writing
+from tagseg._json import differences
 from tagseg._progress import ProgressBar
 from tagseg._ray import part_size, run_on_ray
 from tagseg._version import __version__
-from tagseg.errors import ConfigError, DataError, unknown_name, writing
-from tagseg.models.serialization import write_atomically
+from tagseg.errors import ConfigError, DataError, unknown_name
 from tagseg.predict.folder import LEGEND_FILE
 from tagseg.predict.index import ImageRecord, RunRecord
-from tagseg.predict.outputs import FORMATS, Format, OutputFiles
 from tagseg.predict.pipeline import read_ahead
-from tagseg.predict.prediction import Prediction
+from tagseg.predict.prediction import FORMATS, Format, OutputFiles, Prediction
 from tagseg.predict.predictor import PredictionStream
 from tagseg.predict.render import draw_legend
 from tagseg.predict.sources import FileSource
 from tagseg.predict.tags import Tags
-from tagseg.training.run_folder import differences
 
 JOB_FILE = "job.json"
 _COLUMNS = {"mask": "mask", "overlay": "overlay", "confidence": "confidence_image"}  # kind of file -> column
@@ -246,7 +244,7 @@ def _finish(out: Path, job: JobRecord, records: Sequence[PartRecord], files: Out
 
 def _write(path: Path, job: JobRecord) -> None:
     text = job.model_dump_json(indent=2) + "\n"
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, text)
 
 
 def _write_part(

@@ -7,11 +7,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from tagseg._device import usable_cores
 from tagseg.data.images import Pixels
-from tagseg.errors import ConfigError
+from tagseg.errors import ConfigError, DataError
 from tagseg.predict.engine import ClassRules, Engine, ImageResult, OnTile, PendingBatch
 from tagseg.predict.resize import Shape, working_shape
 from tagseg.predict.settings import InferenceSettings, WorkingSize
@@ -76,6 +77,39 @@ class Sample(Generic[Key]):
     def shape(self) -> Shape:
         """Height and width of the image itself."""
         return self.own_shape or (self.image.shape[0], self.image.shape[1])
+
+
+def read_samples(
+    read: Callable[[Item], Sample[Key]], items: Iterable[Item], *, on_error: Callable[[DataError], object]
+) -> Iterator[Sample[Key] | None]:
+    """Read samples in threads as `read_ahead` does; an image that cannot be read does not end the stream.
+
+    Args:
+        read: Reads the sample of an item.
+        items: What to read.
+        on_error: Called in the order of the items with the error of one that cannot be read; it may raise another.
+
+    Returns:
+        The sample of each item, or None for one that cannot be read.
+    """
+    read_or_error: Callable[[Item], Sample[Key] | DataError] = partial(_read_or_error, read)
+    for sample in read_ahead(read_or_error, items, size=_num_bytes):
+        if isinstance(sample, DataError):
+            on_error(sample)
+            yield None
+        else:
+            yield sample
+
+
+def _read_or_error(read: Callable[[Item], Sample[Key]], item: Item) -> Sample[Key] | DataError:
+    try:
+        return read(item)
+    except DataError as error:
+        return error  # raised here, it would end the stream
+
+
+def _num_bytes(sample: Sample[Any] | DataError) -> int:
+    return 0 if isinstance(sample, DataError) else sample.image.nbytes
 
 
 class _Slot(Generic[Key]):

@@ -1,11 +1,11 @@
-"""Prediction of a model for one image, and how to save and show it."""
+"""Prediction of a model for one image, how to show it, and the files that are written for it."""
 
 import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,13 @@ from torch import Tensor
 from tagseg.data.images import Pixels
 from tagseg.predict.confidence import Confidence, bands, class_presence, mean_confidence, nearest_threshold, uncertainty
 from tagseg.predict.engine import PREDICTED_TAGS
-from tagseg.predict.render import DEFAULT_ALPHA, add_legend, blend, mask_image, save_mask
+from tagseg.predict.render import DEFAULT_ALPHA, add_legend, blend, check_alpha, mask_image, save_mask
 from tagseg.predict.resize import ClassMask, resize_masks
 from tagseg.predict.settings import InferenceSettings
 
+Format = Literal["png", "parquet"]
+FORMATS: tuple[Format, ...] = ("png", "parquet")
+_MAX_JPEG_SIDE = 65_500  # longer overlays are reduced
 _MAX_SHOWN_SIDE = 2048
 
 
@@ -182,6 +185,52 @@ class Prediction:
 
     def _mask_values(self) -> dict[str, int]:
         return {name: value for value, name in enumerate(self.scores, start=1)}
+
+
+@dataclass(frozen=True)
+class OutputFiles:
+    """Files to write for each image: the mask, NAME_mask.png, and others.
+
+    Attributes:
+        overlay: Write NAME_overlay.jpg, of exactly the image's size up to 67 megapixels, and one legend.png.
+        alpha: Opacity of the overlay's colors, from 0 to 1.
+        legend: Add a legend to the right of each overlay, in place of legend.png.
+        confidence: Write NAME_confidence.png.
+    """
+
+    overlay: bool = True
+    alpha: float = DEFAULT_ALPHA
+    legend: bool = False
+    confidence: bool = False
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+
+    @property
+    def needs_legend_file(self) -> bool:
+        """Whether the overlays need a legend.png."""
+        return self.overlay and not self.legend
+
+    def names(self, name: str) -> dict[str, str]:
+        """Files of an image by kind, relative to the folder."""
+        is_written = {"mask": True, "overlay": self.overlay, "confidence": self.confidence}
+        return {kind: file for kind, file in output_files(name).items() if is_written[kind]}
+
+    def save(self, kind: str, prediction: Prediction, file: Path | BinaryIO) -> None:
+        """Draw the file of a kind and save it, whatever the suffix of its path."""
+        if kind == "mask":
+            prediction.mask_image().save(file, "PNG")
+        elif kind == "confidence":
+            prediction.confidence_image().save(file, "PNG")
+        else:
+            overlay = prediction.overlay(alpha=self.alpha, legend=self.legend)
+            overlay.thumbnail((_MAX_JPEG_SIDE, _MAX_JPEG_SIDE))
+            overlay.save(file, "JPEG", quality=90)
+
+
+def output_files(name: str) -> dict[str, str]:
+    """All files that an image can have, by kind, relative to the folder."""
+    return {"mask": f"{name}_mask.png", "overlay": f"{name}_overlay.jpg", "confidence": f"{name}_confidence.png"}
 
 
 def _nearest(mask: ClassMask, shape: Sequence[int]) -> ClassMask:

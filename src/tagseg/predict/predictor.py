@@ -15,19 +15,18 @@ from math import ceil
 from pathlib import Path
 from typing import overload
 
+from tagseg._hub import DEFAULT_MODEL, MODEL_FILE
 from tagseg.data.files import expand_home
-from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError, DataError, WeightsError
 from tagseg.models.base import Network, copy_network
 from tagseg.models.reference import load_reference_checkpoint
-from tagseg.models.serialization import DEFAULT_MODEL, MODEL_FILE, find_model, fingerprint, load_model
+from tagseg.models.serialization import find_model, fingerprint, load_model
 from tagseg.predict.engine import MAX_PIXELS, PREDICTED_TAGS, TRUE_TAGS, ClassRules, Engine, ImageResult, OnTile
 from tagseg.predict.folder import PlannedImage
 from tagseg.predict.index import ModelRecord, RunRecord
 from tagseg.predict.onnx_network import ONNX_SUFFIX, OnnxNetwork
-from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
+from tagseg.predict.pipeline import Sample, read_samples, run_pipeline
 from tagseg.predict.prediction import Prediction
-from tagseg.predict.resize import Shape
 from tagseg.predict.settings import FixedClasses, InferenceSettings, WorkingSize, default_settings, read_settings
 from tagseg.predict.sources import ImageInput, ImageSource, Sources, find_sources, read_source
 from tagseg.predict.tags import Tags, TagsInput, sort_tags, tags_of_images
@@ -341,8 +340,6 @@ class PredictionStream(Iterable[Prediction]):
         skipped: Why each image that could not be read was left out, one line each; complete once the stream has ended.
         left_out: Files that look like images but are not read, by what to do about them.
         shard: Number of this part, from 1, and the number of parts; None for all images.
-        needs: Decides whether an image is predicted; None for all. It is called in the order of the images.
-        on_tile: Called as the tiles of a tiled image are done, with the number that is done and of all.
         requested_device: Device that the predictor was asked for.
     """
 
@@ -362,8 +359,6 @@ class PredictionStream(Iterable[Prediction]):
         self.skipped: list[str] = []
         self.left_out: Mapping[str, list[str]] = sources.left_out
         self.shard = shard
-        self.needs: Callable[[PlannedImage], bool] | None = None
-        self.on_tile: OnTile | None = None
         self.requested_device = predictor.requested_device
         self._predictor, self._sources, self._tags, self._settings = predictor, sources.images, tags, settings
         self._batch_size, self._crf = batch_size, crf
@@ -374,9 +369,24 @@ class PredictionStream(Iterable[Prediction]):
         return sum(1 for _ in self.planned_images()) + self.estimate_frames()
 
     def __iter__(self) -> Iterator[Prediction]:
+        return self.iterate()
+
+    def iterate(
+        self, *, is_needed: Callable[[PlannedImage], bool] | None = None, on_tile: OnTile | None = None
+    ) -> Iterator[Prediction]:
+        """Iterate over the predictions of some of the images.
+
+        Args:
+            is_needed: Decides whether an image is predicted, called in the order of the images; by default all are.
+            on_tile: Called as the tiles of a tiled image are done, with the number that is done and of all.
+        """
         self.skipped.clear()
         return self._predictor._predict(
-            self._samples(), self._settings, crf=self._crf, batch_size=self._batch_size, on_tile=self.on_tile
+            self._samples(is_needed),
+            self._settings,
+            crf=self._crf,
+            batch_size=self._batch_size,
+            on_tile=on_tile,
         )
 
     @property
@@ -428,24 +438,28 @@ class PredictionStream(Iterable[Prediction]):
     def _is_in_shard(self, position: int) -> bool:
         return self.shard is None or position % self.shard[1] == self.shard[0] - 1
 
-    def _samples(self) -> Iterator[Sample[ImageSource]]:
-        read = partial(_read, size=self._settings.size)
-        for (source, tags), image in read_ahead(read, self._images_to_predict(), size=_num_bytes):
-            if not isinstance(image, DataError):
-                pixels, shape = image
-                yield Sample(source, pixels, self._predictor._rules(tags), self._probabilities, shape)
-            elif self._skip_bad:
-                self.skipped.append(str(image))
-            else:
-                raise DataError(image.problem, f"{image.advice}, or skip such images by {{skip_bad}}")
+    def _samples(self, is_needed: Callable[[PlannedImage], bool] | None) -> Iterator[Sample[ImageSource]]:
+        return filter(None, read_samples(self._read, self._images_to_predict(is_needed), on_error=self._skip))
 
-    def _images_to_predict(self) -> Iterator[tuple[ImageSource, Tags | None]]:
+    def _read(self, tagged: tuple[ImageSource, Tags | None]) -> Sample[ImageSource]:
+        source, tags = tagged
+        pixels, shape = read_source(source, self._settings.size)
+        return Sample(source, pixels, self._predictor._rules(tags), self._probabilities, shape)
+
+    def _skip(self, error: DataError) -> None:
+        if not self._skip_bad:
+            raise DataError(error.problem, f"{error.advice}, or skip such images by {{skip_bad}}")
+        self.skipped.append(str(error))
+
+    def _images_to_predict(
+        self, is_needed: Callable[[PlannedImage], bool] | None
+    ) -> Iterator[tuple[ImageSource, Tags | None]]:
         """Images of this shard and frames of its videos, without those that are not needed."""
         for index, source in enumerate(self._sources):
             tags = None if self._tags is None else self._tags[index]
             for number, image in enumerate(self._frames(source) if isinstance(source, VideoSource) else [source]):
                 if self._is_in_shard(index + number) and (
-                    self.needs is None or self.needs(PlannedImage(image.name, image.path, tags))
+                    is_needed is None or is_needed(PlannedImage(image.name, image.path, tags))
                 ):
                     yield image, tags
 
@@ -456,17 +470,3 @@ class PredictionStream(Iterable[Prediction]):
             if not self._skip_bad:
                 raise DataError(error.problem, f"{error.advice}, or skip such videos by {{skip_bad}}") from error
             self.skipped.append(str(error))
-
-
-_Tagged = tuple[ImageSource, Tags | None]
-
-
-def _read(tagged: _Tagged, size: WorkingSize) -> tuple[_Tagged, tuple[Pixels, Shape] | DataError]:
-    try:
-        return tagged, read_source(tagged[0], size)
-    except DataError as error:
-        return tagged, error  # raised here, it would end the stream even where bad images are skipped
-
-
-def _num_bytes(read: tuple[_Tagged, tuple[Pixels, Shape] | DataError]) -> int:
-    return 0 if isinstance(read[1], DataError) else read[1][0].nbytes

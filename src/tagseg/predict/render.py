@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from tagseg._files import write_atomically
 from tagseg.data.images import Pixels
 from tagseg.errors import ConfigError
-from tagseg.models.serialization import write_atomically
 from tagseg.predict.resize import ClassMask
 
 DEFAULT_ALPHA = 0.6

@@ -1,6 +1,7 @@
 """The working size: images are resized to it for the network, and masks return from it to the images' own size."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from tagseg.predict.settings import WorkingSize
 
 ClassMask = NDArray[np.uint8] | NDArray[np.uint16]  # [H, W]: 0 is background, k is the k-th class
 Shape = tuple[int, int]  # height and width
+
+Value = TypeVar("Value", bound=np.generic)
 
 _BAND_VALUES = 2**21  # of the masks that are resized at a time: 8 MiB, which the caches hold
 
@@ -41,6 +44,13 @@ def resize_image(image: Pixels, shape: Shape) -> Pixels:
     channels = torch.from_numpy(image).permute(2, 0, 1)[None]
     resized = F.interpolate(channels, shape, mode="bicubic", antialias=True)
     return np.ascontiguousarray(resized[0].permute(1, 2, 0).numpy())
+
+
+def resize_nearest(values: NDArray[Value], shape: Sequence[int]) -> NDArray[Value]:
+    """Resize a map of classes, [H, W], without interpolation."""
+    rows, columns = (np.arange(new) * old // new for new, old in zip(shape, values.shape, strict=True))
+    resized: NDArray[Value] = values[rows[:, None], columns]
+    return resized
 
 
 def resize_masks(masks: Tensor, shape: Shape) -> Tensor:

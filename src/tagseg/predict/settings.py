@@ -8,12 +8,14 @@ from typing import Any, Literal, Protocol
 
 from safetensors.torch import save_file
 
+from tagseg._files import write_atomically
+from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
 from tagseg._json import parse_json, validated
 from tagseg.errors import ConfigError, WeightsError, unknown_name
 from tagseg.models.base import SMALLEST_SIDE
 from tagseg.models.config import ModelConfig
 from tagseg.models.pretrained import read_weights
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, config_from_metadata, read_notes, write_atomically
+from tagseg.models.serialization import config_from_metadata, read_notes
 
 BACKGROUND_POWER = 3.0
 PAPER_THRESHOLD = 0.1
@@ -133,6 +135,16 @@ class InferenceSettings:
                 f"got {len(self.thresholds)} thresholds for {num_classes} classes; give one each, or one number"
             )
         return self.thresholds
+
+    def describe_thresholds(self, num_classes: int) -> str:
+        """The thresholds of the classes as text: `0.1`, or `0.05 to 0.3`."""
+        thresholds = self.thresholds_per_class(num_classes)
+        low, high = min(thresholds), max(thresholds)
+        return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+
+    def describe_scales(self) -> str:
+        """The scales as text: `1`, or `1, 0.75 with flips`."""
+        return ", ".join(f"{scale:g}" for scale in self.scales) + (" with flips" if self.flip else "")
 
     def threshold_rule(self, num_classes: int) -> ScoreThresholds:
         """Rule that keeps the classes whose score reaches its threshold."""

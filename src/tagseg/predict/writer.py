@@ -5,16 +5,14 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from tagseg._lock import hold_folder
+from tagseg._files import hold_folder, write_atomically, writing
 from tagseg._progress import ProgressBar
-from tagseg.errors import ConfigError, DataError, writing
-from tagseg.models.serialization import write_atomically
+from tagseg.errors import ConfigError, DataError
 from tagseg.predict.engine import TRUE_TAGS
 from tagseg.predict.folder import PlannedImage, PredictionFolder, index_file
 from tagseg.predict.index import ImageRecord, RunRecord
-from tagseg.predict.outputs import OutputFiles
 from tagseg.predict.pipeline import read_ahead
-from tagseg.predict.prediction import Prediction
+from tagseg.predict.prediction import OutputFiles, Prediction
 from tagseg.predict.predictor import PredictionStream
 from tagseg.predict.sources import unused_name
 
@@ -67,12 +65,16 @@ def write_predictions(
                 reason = "all images were predicted before" if planned else "this part has no images"
                 bar.print(f"Nothing to do: {reason}")
             if isinstance(predictions, PredictionStream):
-                predictions.needs = folder.needs
-                predictions.on_tile = lambda done, total: bar.note(f"tiled image {done / total:.0%}")
-                named = ((prediction.name, prediction) for prediction in predictions)
+                stream = predictions.iterate(
+                    is_needed=folder.start_image,
+                    on_tile=lambda done, total: bar.note(f"tiled image {done / total:.0%}"),
+                )
+                named = ((prediction.name, prediction) for prediction in stream)
             else:
                 named = (
-                    (image.name, prediction) for prediction, image in _with_plans(predictions) if folder.needs(image)
+                    (image.name, prediction)
+                    for prediction, image in _with_plans(predictions)
+                    if folder.start_image(image)
                 )
             try:
                 with closing(read_ahead(writer.write, named)) as written:

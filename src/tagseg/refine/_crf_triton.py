@@ -1,6 +1,6 @@
 """The dense CRF on a GPU as Triton kernels: simplex vertices, sparse products and mean-field inference.
 
-The vertices have the same bits as those of `_simplex`, which explains the steps; this rules out fused multiply-add.
+The vertices have the same bits as those of `lattice`, which explains the steps; this rules out fused multiply-add.
 `torch.nn.functional.embedding_bag` computes the same products, but leaves most of a GPU idle for few channels. Every
 sum has a fixed order, so the result is deterministic. The number of channels must be a power of two, and the tensors
 must be on the current GPU, where Triton launches kernels.
@@ -13,9 +13,8 @@ from torch import Tensor
 
 from tagseg._device import to_device
 from tagseg.refine._mean_field import ClassGroups, grouped_softmax
-from tagseg.refine._simplex import elevation_factors
 from tagseg.refine._sparse import CsrMatrix
-from tagseg.refine.lattice import Lattice
+from tagseg.refine.lattice import Lattice, elevation_factors
 
 # Pixels for which a program computes vertices.
 _BLOCK = 64

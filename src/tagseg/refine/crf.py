@@ -17,9 +17,8 @@ from tagseg._device import to_device, triton_available
 from tagseg.refine import _crf_cpu
 from tagseg.refine._mean_field import ClassGroups, group_classes, mean_field
 from tagseg.refine._parallel import Workers, run_with_workers
-from tagseg.refine._simplex import Range
 from tagseg.refine._sparse import EllMatrix
-from tagseg.refine.lattice import Lattice, add, build_lattice, repeat
+from tagseg.refine.lattice import Lattice, Range, add, build_lattice, repeat
 
 # Pixels that are computed in one batch: enough for a GPU at about 500 bytes each, few enough for a CPU's caches.
 _GPU_BATCH_PIXELS, _CPU_BATCH_PIXELS = 2**22, 2**16

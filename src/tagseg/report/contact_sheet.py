@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from tagseg.models.serialization import write_atomically
+from tagseg._files import write_atomically
 from tagseg.predict.resize import ClassMask
 
 LegendEntry = tuple[tuple[int, int, int], str]
 _GAP = 8
+_MAX_COLUMNS = 6  # after which all rows continue below
 
 
 def contact_sheet(
@@ -21,7 +22,6 @@ def contact_sheet(
     path: Path,
     *,
     column_titles: Sequence[str] = (),
-    max_columns: int = 6,
     legend: Sequence[LegendEntry] = (),
     side: int = 150,
     same_height: bool = False,
@@ -34,7 +34,6 @@ def contact_sheet(
         row_titles: Title of each row.
         path: The PNG file.
         column_titles: Title of each column; empty for none.
-        max_columns: Number of columns after which all rows continue below.
         legend: Colors and what they mean, shown below the images.
         side: Longer side of each image in the sheet.
         same_height: Make `side` the height of each image instead; a column is as wide as its images.
@@ -44,7 +43,7 @@ def contact_sheet(
         Path of the file.
     """
     column_count = len(rows[0])
-    columns = min(max_columns, column_count)
+    columns = min(_MAX_COLUMNS, column_count)
     font, line = ImageFont.load_default(text_size), text_size + _GAP
     margin = round(max(font.getlength(title) for title in row_titles)) + _GAP
     header = line if column_titles else 0

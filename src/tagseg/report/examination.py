@@ -1,17 +1,16 @@
 """Examination of a model on the images of its run: class scores, and how much of each image the masks cover."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tagseg._progress import track
 from tagseg.data.dataset import ImageDataset
-from tagseg.errors import DataError
 from tagseg.evaluation.evaluate import labels_rule
 from tagseg.predict.engine import TRUE_TAGS
-from tagseg.predict.pipeline import Sample, read_ahead, run_pipeline
+from tagseg.predict.pipeline import Sample, read_samples, run_pipeline
 from tagseg.predict.predictor import Predictor
 from tagseg.report.stages import evenly_spaced
 
@@ -56,24 +55,10 @@ def examine(
     """
     indices = sorted(evenly_spaced(images.image_ids, len(images) if count is None else count))
     unreadable: list[str] = []
-
-    def read(index: int) -> Sample[int] | DataError:
-        try:
-            return Sample(index, images.images.read(index), {TRUE_TAGS: labels_rule(images.labels[index])})
-        except DataError as error:
-            return error  # raised here, it would end the stream
-
-    def samples() -> Iterator[Sample[int]]:
-        title = f"Examining {split} images"
-        outputs = read_ahead(read, indices, size=lambda item: 0 if isinstance(item, DataError) else item.image.nbytes)
-        for item in track(outputs, title, len(indices), quiet=not progress):
-            if isinstance(item, DataError):
-                unreadable.append(item.problem)
-            else:
-                yield item
-
+    samples = read_samples(partial(_read, images), indices, on_error=lambda error: unreadable.append(error.problem))
+    tracked = track(samples, f"Examining {split} images", len(indices), quiet=not progress)
     examined, scores, shares = [], [], []
-    for sample, result in run_pipeline(predictor.engine, samples(), predictor.settings.for_tta(False)):
+    for sample, result in run_pipeline(predictor.engine, filter(None, tracked), predictor.settings.for_tta(False)):
         mask = result.segmentations[TRUE_TAGS].mask
         counts = np.bincount(mask.ravel(), minlength=1 + len(images.classes))
         examined.append(sample.key)
@@ -88,3 +73,7 @@ def examine(
         shares=np.array(shares, np.float64).reshape(shape),
         unreadable=tuple(unreadable),
     )
+
+
+def _read(images: ImageDataset, index: int) -> Sample[int]:
+    return Sample(index, images.images.read(index), {TRUE_TAGS: labels_rule(images.labels[index])})

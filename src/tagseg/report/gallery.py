@@ -11,11 +11,11 @@ from PIL import Image
 
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.images import Pixels
-from tagseg.data.masks import IGNORE_LABEL as MASK_IGNORE, MaskDataset
+from tagseg.data.masks import IGNORE_LABEL, Mask, MaskDataset
 from tagseg.predict.render import blend
+from tagseg.predict.resize import resize_nearest
 from tagseg.report.run_data import RunData
 from tagseg.report.stages import ClassMap, Stages, compute_stages, evenly_spaced, refine_by_iteration, to_class_map
-from tagseg.training.pseudo_labels import UNLABELED as PSEUDO_LABEL_IGNORE
 
 ITERATIONS = (1, 3, 5, 7, 10)
 INPUT = "input"
@@ -133,10 +133,15 @@ def paint(image: Pixels, class_map: ClassMap) -> Pixels:
         image: The image, [H, W, 3].
         class_map: 0 for the background, k for the k-th class, negative for ignored pixels; resized to the image.
     """
-    class_map = _resize_nearest(class_map, image.shape[:2])
+    class_map = resize_nearest(class_map, image.shape[:2])
     painted = blend(image, np.maximum(class_map, 0).astype(np.uint16))
     gray = image.astype(np.float32).mean(2, keepdims=True)
     return np.where(class_map[..., None] < 0, _IGNORED_BRIGHTNESS * gray, painted).astype(np.uint8)
+
+
+def ground_truth_class_map(mask: Mask) -> ClassMap:
+    """Class map of a ground-truth mask for `paint`."""
+    return np.where(mask == IGNORE_LABEL, -1, mask.astype(np.int64))
 
 
 def to_data_uri(image: Pixels) -> str:
@@ -153,6 +158,19 @@ def to_cell(image: Pixels, alt: str) -> Cell:
     return Cell(to_data_uri(image), alt, width, height)
 
 
+def class_map_cell(image: Pixels, class_map: ClassMap, classes: Sequence[str], name: str) -> Cell:
+    """An image with its classes over it; the description lists them.
+
+    Args:
+        image: The image, [H, W, 3].
+        class_map: As in `paint`.
+        classes: Class names.
+        name: What the class map is, for the description.
+    """
+    names = ", ".join(classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
+    return to_cell(paint(image, class_map), f"{name}: {names}")
+
+
 def class_colors(classes: int) -> list[str]:
     """Return the CSS colors of the background and each class, as `paint` shows them over a medium gray."""
     gray: Pixels = np.full((1, 1, 3), 128, dtype=np.uint8)
@@ -166,7 +184,7 @@ def _stage_row(run: RunData, stages: Stages, masks: MaskDataset | None, side: in
     if stages.refined is not None:
         class_maps["refinement"] = to_class_map(stages.refined, size)
     if stages.pseudo_label is not None:
-        class_maps["pseudo label"] = _mark_ignored(stages.pseudo_label, PSEUDO_LABEL_IGNORE)
+        class_maps["pseudo label"] = stages.pseudo_label
     cells: dict[str, Cell | None] = {INPUT: to_cell(image, f"{stages.image_id}, {INPUT}")}
     cells |= _stage_cells(run, stages.image_id, image, class_maps) | _mask_cell(run, stages.image_id, image, masks)
     ranked = sorted(stages.predicted_classes, key=lambda k: -stages.scores[k])
@@ -201,11 +219,10 @@ def _iteration_row(run: RunData, stages: Stages, masks: MaskDataset | None, side
 
 def _stage_cells(run: RunData, image_id: str, image: Pixels, class_maps: dict[str, ClassMap]) -> dict[str, Cell | None]:
     """Paint an image with the class map of each stage."""
-    cells: dict[str, Cell | None] = {}
-    for stage, class_map in class_maps.items():
-        classes = ", ".join(run.classes[value - 1] for value in np.unique(class_map) if value > 0) or "background only"
-        cells[stage] = to_cell(paint(image, class_map), f"{image_id}, {stage}: {classes}")
-    return cells
+    return {
+        stage: class_map_cell(image, class_map, run.classes, f"{image_id}, {stage}")
+        for stage, class_map in class_maps.items()
+    }
 
 
 def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | None) -> dict[str, Cell | None]:
@@ -214,16 +231,4 @@ def _mask_cell(run: RunData, image_id: str, image: Pixels, masks: MaskDataset | 
         return {}
     if image_id not in masks:
         return {"ground truth": None}
-    class_map = _mark_ignored(masks[image_id].astype(np.int64), MASK_IGNORE)
-    return _stage_cells(run, image_id, image, {"ground truth": class_map})
-
-
-def _mark_ignored(class_map: ClassMap, ignore: int) -> ClassMap:
-    """Replace the value of ignored pixels by -1, whatever it is."""
-    return np.where(class_map == ignore, -1, class_map)
-
-
-def _resize_nearest(class_map: ClassMap, size: tuple[int, ...]) -> ClassMap:
-    rows, columns = (np.arange(new) * old // new for new, old in zip(size, class_map.shape, strict=True))
-    resized: ClassMap = class_map[rows[:, None], columns]
-    return resized
+    return _stage_cells(run, image_id, image, {"ground truth": ground_truth_class_map(masks[image_id])})

@@ -9,12 +9,12 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
+from tagseg._files import write_text, writing
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset
-from tagseg.errors import ConfigError, DataError, writing
+from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.metrics import ConfusionMatrix, mean
 from tagseg.evaluation.result import Evaluation
-from tagseg.models.serialization import write_atomically
 from tagseg.predict.engine import PREDICTED_TAGS, TRUE_TAGS
 from tagseg.predict.settings import THRESHOLD_ORIGINS
 from tagseg.report.curves import training_curves
@@ -23,7 +23,7 @@ from tagseg.report.doubtful_tags import find_doubtful_tags
 from tagseg.report.examination import Examination, examine
 from tagseg.report.gallery import make_gallery
 from tagseg.report.plots import MAX_CLASSES, Chart, heat_map
-from tagseg.report.run_data import RunData, read_evaluations, read_run
+from tagseg.report.run_data import RunData, read_evaluation, read_run
 
 REPORT_FILE = "report.html"
 CHECKED_TRAINING_IMAGES = 300  # whose tags are checked by default
@@ -68,7 +68,6 @@ def write_page(
     images: ImageDataset | None,
     masks: MaskDataset | None = None,
     train_images: ImageDataset | None = None,
-    evaluations: Sequence[Evaluation] = (),
     count: int = 8,
     check_tags: int = CHECKED_TRAINING_IMAGES,
     missing: Sequence[str] = (),
@@ -85,7 +84,6 @@ def write_page(
         images: Validation images; None shows none.
         masks: Ground-truth masks of these images, shown beside the predictions.
         train_images: Training images; None counts and examines none.
-        evaluations: Evaluations in addition to evaluation.json in the run folder.
         count: Number of images to show.
         check_tags: Number of training images to examine, evenly spaced.
         missing: Why images could not be opened, a line each; the page says so.
@@ -108,7 +106,7 @@ def write_page(
     path = run_data.folder / REPORT_FILE if out is None else Path(out)
     if path.is_dir():
         raise ConfigError(f"{path} is a folder", "name a file with {out}")
-    evaluations = read_evaluations(run_data, evaluations)
+    evaluation = read_evaluation(run_data)
     splits = {"training": train_images, "validation": images}
     examinations = [
         examine(
@@ -117,11 +115,22 @@ def write_page(
         for split, dataset in splits.items()
         if run_data.predictor is not None and dataset is not None
     ]
-    page = _render(run_data, splits, masks, evaluations, count, examinations, missing)
+    page = _render(run_data, splits, masks, evaluation, count, examinations, missing)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda part: part.write_text(page, encoding="utf-8"))
+    write_text(path, page)
     return path
+
+
+def template_environment(package: str) -> jinja2.Environment:
+    """Templates of a package, in which everything is escaped."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def _check_classes(kind: str, dataset: ImageDataset | MaskDataset | None, run: RunData) -> None:
@@ -137,18 +146,12 @@ def _render(
     run: RunData,
     images: Mapping[str, ImageDataset | None],
     masks: MaskDataset | None,
-    evaluations: Sequence[Evaluation],
+    evaluation: Evaluation | None,
     count: int,
     examinations: Sequence[Examination],
     missing: Sequence[str],
 ) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("tagseg.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("tagseg.report")
     environment.filters["percent"] = _percent
     doubtful_tags = None
     if run.predictor is not None and not run.is_supervised:  # whose scores are of single pixels
@@ -159,16 +162,17 @@ def _render(
         run=run,
         name=run.folder.resolve().name,
         summary=_summary(run),
-        tuned_on_masks=_tuned_on_masks(run, evaluations),
+        tuned_on_masks=_tuned_on_masks(run, evaluation),
         protocols=_PROTOCOLS,
         threshold_origins=THRESHOLD_ORIGINS,
-        used_protocols=list(dict.fromkeys(name for evaluation in evaluations for name in evaluation.confusion)),
+        used_protocols=list(evaluation.confusion) if evaluation else [],
         findings=diagnose_run(run, images, examinations, doubtful_tags, missing),
         examined=_describe_examined(examinations),
         doubtful_tags=doubtful_tags,
         gallery=make_gallery(run, readable, masks, count) if readable else None,
         curves=training_curves(run),
-        evaluations=[(evaluation, _class_tables(evaluation)) for evaluation in evaluations],
+        evaluation=evaluation,
+        class_tables=_class_tables(evaluation) if evaluation else [],
         metrics=list(_METRICS),
         tag_counts={split: _count_tags(split, dataset) for split, dataset in images.items() if dataset},
         settings=list(_settings_groups(run.config)),
@@ -202,9 +206,9 @@ def _describe_examined(examinations: Sequence[Examination]) -> str:
     )
 
 
-def _tuned_on_masks(run: RunData, evaluations: Sequence[Evaluation]) -> list[str]:
+def _tuned_on_masks(run: RunData, evaluation: Evaluation | None) -> list[str]:
     """Name everything whose settings were tuned on ground-truth masks."""
-    names = [f"evaluation {number}" for number, evaluation in enumerate(evaluations, start=1) if evaluation.caveat]
+    names = ["the evaluation"] if evaluation and evaluation.caveat else []
     if run.predictor is not None and run.predictor.settings.thresholds_from == "masks":
         names.insert(0, "the model's settings")
     return names

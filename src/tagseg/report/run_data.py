@@ -1,13 +1,12 @@
 """Data of a run, read from its folder; parts that do not exist yet are None or empty."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tagseg._hub import MODEL_FILE
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation.result import EVALUATION_FILE, Evaluation
-from tagseg.models.serialization import MODEL_FILE
 from tagseg.predict.predictor import Predictor, load
 from tagseg.training.checkpoint import TrainState, read_train_state
 from tagseg.training.logging import read_metrics
@@ -105,13 +104,13 @@ def read_run(folder: Path, *, load_model: bool = True) -> RunData:
     )
 
 
-def read_evaluations(run: RunData, others: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluation in the run folder, if there is one, followed by others."""
+def read_evaluation(run: RunData) -> Evaluation | None:
+    """Return the evaluation in the run folder, if there is one."""
     path = run.folder / EVALUATION_FILE
     if not path.is_file():
-        return list(others)
+        return None
     try:
-        return [Evaluation.from_json(path.read_text(encoding="utf-8")), *others]
+        return Evaluation.from_json(path.read_text(encoding="utf-8"))
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise DataError(f"{path}: not a result of an evaluation ({error})", "evaluate again or delete it") from None
 

@@ -10,10 +10,10 @@ from tagseg.predict.resize import ClassMask
 from tagseg.report.contact_sheet import contact_sheet, mask_legend
 from tagseg.report.stages import evenly_spaced
 
-COUNT = 12
+COUNT = 12  # images, evenly spaced over the sorted IDs of those that have masks
 
 
-def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, count: int = COUNT) -> Path:
+def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float) -> Path:
     """Draw the masks of a run with test-time augmentation and predicted labels.
 
     Args:
@@ -21,13 +21,12 @@ def draw_masks(run: Path, val: DataSource, path: Path, *, threshold: float, coun
         val: Images with masks.
         path: The PNG file.
         threshold: Lowest probability of a predicted class.
-        count: Number of images, evenly spaced over the sorted IDs of those that have masks.
     """
     model = load(run)
     model.settings = model.settings.with_threshold(threshold)
     data, masks = val.open(model.classes), val.open_masks(model.classes)
     image_ids = [name for name in data.image_ids if name in masks]
-    chosen_ids = [image_ids[position] for position in evenly_spaced(image_ids, count)]
+    chosen_ids = [image_ids[position] for position in evenly_spaced(image_ids, COUNT)]
     rows: dict[str, list[ClassMask]] = {"prediction": [], "with CRF": [], "ground truth": []}
     for image_id in chosen_ids:
         pixels = data.images.read(data.image_ids.index(image_id))

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tagseg._hub import CHECKPOINT_FILE
 from tagseg.errors import DataError
 from tagseg.evaluation import Evaluation
-from tagseg.models.serialization import CHECKPOINT_FILE
 from tagseg.predict.settings import PAPER_THRESHOLD, InferenceSettings
 
 

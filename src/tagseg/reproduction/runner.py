@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from tagseg._hub import MODEL_FILE
 from tagseg.api import evaluate, train, train_masks, write_pseudo_labels
 from tagseg.data import DataSource
 from tagseg.data.voc import find_voc
 from tagseg.errors import DataError, unknown_name
 from tagseg.evaluation.result import EVALUATION_FILE
 from tagseg.export.pseudo_labels import COVERAGE_FILE
-from tagseg.models.serialization import MODEL_FILE, read_notes
+from tagseg.models.serialization import read_notes
 from tagseg.predict.settings import NOTE, PAPER_THRESHOLD, InferenceSettings
 from tagseg.reproduction.mask_sheet import COUNT, draw_masks
 from tagseg.reproduction.measurements import MEASUREMENTS, measured_model, measurement_file

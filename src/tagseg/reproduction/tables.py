@@ -1,7 +1,5 @@
 """The paper's tables as Markdown with our results; one that has not been measured is a dash."""
 
-import re
-import textwrap
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -9,13 +7,12 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from tagseg._markdown import MISSING, markdown_table, wrap
 from tagseg.errors import DataError
 from tagseg.evaluation import Evaluation
 from tagseg.evaluation.metrics import mean
 from tagseg.reproduction.measurements import MEASUREMENTS, read_measurement
 from tagseg.reproduction.paper import Cell, PaperTable, Result
-
-MISSING = "-"
 
 
 def paper_table(table: PaperTable, results: Path) -> str:
@@ -68,33 +65,6 @@ def mean_and_std(values: Sequence[float], *, seeds: int) -> str:
     if len(values) == seeds:
         return text
     return f"{text} ({len(values)} {'seed' if len(values) == 1 else 'seeds'})"
-
-
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a Markdown table with columns of equal width, aligned right where all cells are numbers.
-
-    Args:
-        headings: Names of the columns.
-        rows: Cells as text, as many per row as there are headings.
-    """
-    columns = list(zip(*rows, strict=True))
-    widths = [max(3, len(heading), *map(len, cells)) for heading, cells in zip(headings, columns, strict=True)]
-    numeric = [all(cell == MISSING or re.match(r"\d", cell) for cell in cells) for cells in columns]
-    ruler = ["-" * (width - 1) + (":" if right else "-") for width, right in zip(widths, numeric, strict=True)]
-
-    def line(cells: Sequence[str]) -> str:
-        aligned = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
-        )
-        return f"| {' | '.join(aligned)} |"
-
-    return "\n".join(map(line, [headings, ruler, *rows]))
-
-
-def wrap(text: str) -> str:
-    """Break a paragraph into lines of the documents' width."""
-    return textwrap.fill(text, 128, break_on_hyphens=False)
 
 
 def _percent(evaluation: Evaluation, protocol: str, result: Result) -> float:

@@ -10,17 +10,17 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tagseg._files import write_atomically
+from tagseg._hub import CHECKPOINT_FILE
 from tagseg.errors import WeightsError
 from tagseg.models import Network
 from tagseg.models.pretrained import read_weights
 from tagseg.models.serialization import (
     AVERAGE_PREFIX,
-    CHECKPOINT_FILE,
     CHECKPOINT_PREFIX,
     config_metadata,
     read_metadata,
     select_tensors,
-    write_atomically,
 )
 
 _OPTIMIZER_PREFIX = "optimizer."

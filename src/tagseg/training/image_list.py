@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tagseg._files import write_text
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.images import ImageInfo
-from tagseg.models.serialization import write_atomically
 
 IMAGES_FILE = "images.jsonl"
 
@@ -45,7 +45,7 @@ def write_lists(run: Path, lists: Mapping[str, ImageList]) -> None:
         json.dumps([split, name, *image]) + "\n" for split, images in lists.items() for name, image in images.items()
     )
     text = "".join(lines)
-    write_atomically(run / IMAGES_FILE, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(run / IMAGES_FILE, text)
 
 
 def read_lists(run: Path) -> dict[str, dict[str, ListedImage]]:

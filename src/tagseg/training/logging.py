@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tagseg._files import write_text, writing
 from tagseg._progress import ProgressBar
 from tagseg.data.dataset import ImageDataset
-from tagseg.errors import ConfigError, writing
+from tagseg.errors import ConfigError
 from tagseg.models import Network
 from tagseg.models.base import enlarge
-from tagseg.models.serialization import write_atomically
 from tagseg.training.objective import refine_masks_of, threshold_masks
 from tagseg.training.pseudo_labels import UNLABELED
 from tagseg.training.recipe import Recipe
@@ -39,7 +39,7 @@ class MetricsLog:
         self.path = folder / METRICS_FILE
         lines = [line for line in read_metrics(folder) if line["step"] <= step] if step else []
         text = "".join(json.dumps(line) + "\n" for line in lines)
-        write_atomically(self.path, lambda part: part.write_text(text, encoding="utf-8"))
+        write_text(self.path, text)
 
     def write(self, kind: str, step: int, **values: float | int | str | None) -> None:
         """Append a line; NaN, which JSON does not have, becomes null."""

@@ -15,11 +15,12 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
 from tagseg._device import can_compile, explain_out_of_memory
+from tagseg._files import write_atomically
+from tagseg._hub import MODEL_FILE
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.masks import MaskDataset
 from tagseg.errors import ConfigError, Interrupted
 from tagseg.models import Network, save_model
-from tagseg.models.serialization import MODEL_FILE, write_atomically
 from tagseg.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from tagseg.training.distributed import (
     accelerator as run_accelerator,

@@ -11,13 +11,13 @@ from typing import Any
 
 from typing_extensions import TypedDict  # that of pydantic before Python 3.12
 
-from tagseg._json import parse_json, validated
-from tagseg._lock import has_no_files, hold_folder, remove_part_files
+from tagseg._files import has_no_files, hold_folder, remove_part_files, write_text
+from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
+from tagseg._json import as_json, differences, parse_json, validated
 from tagseg._version import __version__
 from tagseg.data.files import read_text
 from tagseg.errors import ConfigError
 from tagseg.models import Network
-from tagseg.models.serialization import CHECKPOINT_FILE, MODEL_FILE, write_atomically
 from tagseg.training.image_list import IMAGES_FILE, ImageList, digest, list_differences, read_lists, write_lists
 from tagseg.training.recipe import Recipe
 
@@ -58,8 +58,7 @@ def prepare_folder(
         images: Images of the data; those of `train` hold the validation images if none were given.
     """
     digests = {split: digest(listed) for split, listed in images.items()}
-    config = {"recipe": recipe.to_dict(), "classes": list(classes), "data": {**data, "digests": digests}}
-    config = json.loads(json.dumps(config))  # as it reads back: tuples become lists
+    config = as_json({"recipe": recipe.to_dict(), "classes": list(classes), "data": {**data, "digests": digests}})
     path = out / CONFIG_FILE
     if path.is_file():
         existing = read_config(out)
@@ -80,7 +79,7 @@ def prepare_folder(
     versions = {"tagseg": __version__, "python": platform.python_version()}
     versions |= {name: metadata.version(name) for name in _PACKAGES}
     text = json.dumps({**config, "versions": versions}, indent=2) + "\n"
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, text)
     write_lists(out, images)
 
 
@@ -99,7 +98,7 @@ def read_config(run: Path) -> dict[str, Any]:
 def write_held_out(run: Path, names: Sequence[str]) -> None:
     """Write the names of the validation images."""
     text = "".join(f"{name}\n" for name in names)
-    write_atomically(run / VALIDATION_FILE, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(run / VALIDATION_FILE, text)
 
 
 def read_held_out(run: Path) -> list[str]:
@@ -128,17 +127,3 @@ def _image_differences(out: Path, digests: Any, images: Mapping[str, ImageList])
     for split, listed in images.items():
         if split in existing and isinstance(digests, dict) and digests.get(split) != digest(listed):
             yield from (f"{split}: {change}" for change in list_differences(existing[split], listed))
-
-
-def differences(existing: Any, new: Any, field: str = "") -> Iterator[str]:
-    """Fields in which two configurations differ, in words."""
-    if isinstance(existing, dict) and isinstance(new, dict):
-        for key in {**existing, **new}:
-            yield from differences(existing.get(key), new.get(key), f"{field}.{key}".lstrip("."))
-    elif existing != new:
-        yield f"{field.removeprefix('recipe.')} is {_shorten(existing)} there, {_shorten(new)} here"
-
-
-def _shorten(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tagseg.errors import ConfigError
+from tagseg.errors import ConfigError, first_line
 from tagseg.models.backbones.base import Backbone
 
 # (smallest side, multiple of): image sizes to try, in this order. Some networks cannot take odd sizes (HRNet and DLA,
@@ -113,7 +113,7 @@ class _Layout:
 
 def _build(name: str, in_channels: int) -> tuple[Any, _Layout]:
     """Build a network in the first layout that works for a small image; seeds give it the weights timm gives it."""
-    failure: Exception | None = None
+    reason = ""
     for dilation, padding in product(_DILATIONS, _PADDINGS):
         random_state = torch.get_rng_state()
         try:
@@ -128,9 +128,8 @@ def _build(name: str, in_channels: int) -> tuple[Any, _Layout]:
                     raise ValueError("its features are not the [B, C, h, w] maps that it names")
                 return net, _Layout(options, padding, unused)
         except (TypeError, AssertionError, NotImplementedError, RuntimeError, ValueError, AttributeError) as error:
-            failure = error
+            reason = first_line(error)
             torch.set_rng_state(random_state)
-    reason = (str(failure) or type(failure).__name__).splitlines()[0]
     raise ConfigError(
         f"timm's {name!r} does not give feature maps for images of any size, so it cannot be a backbone ({reason})",
         "choose a convolutional network such as resnet18, mobilenetv2_100 or convnext_tiny",

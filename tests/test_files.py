@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tagseg._lock import has_no_files, hold_folder, remove_part_files
+from tagseg._files import has_no_files, hold_folder, remove_part_files, write_atomically, write_text, writing
 from tagseg.errors import ConfigError
 
 # Holds a folder, as a run with one data worker does: the worker has the parent's files open.
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from tagseg._lock import hold_folder
+from tagseg._files import hold_folder
 with hold_folder(Path(sys.argv[1])):
     parent = os.getpid()
     if os.fork() == 0:
@@ -86,3 +86,26 @@ def test_part_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     assert [(tmp_path / name).exists() for name in names] == [False, False, True, True]
     remove_part_files(tmp_path)
     assert [(tmp_path / name).exists() for name in names] == [False, False, True, False]
+
+
+def test_errors_of_the_file_system_name_the_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = r"out: cannot be written \(Not a directory\); choose another place with out="
+    with pytest.raises(ConfigError, match=message) as error, writing("out"):
+        (tmp_path / "file" / "folder").mkdir()
+    assert isinstance(error.value.__cause__, NotADirectoryError)
+    with pytest.raises(KeyError), writing("out"):  # not of the file system: a bug keeps its traceback
+        raise KeyError
+
+
+def test_file_is_complete_or_as_it_was(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "Käse\n")
+
+    def fail(part: Path) -> None:
+        part.write_text("half")
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        write_atomically(tmp_path / "a.txt", fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "Käse\n"

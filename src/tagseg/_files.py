@@ -1,4 +1,4 @@
-"""One process at a time in a folder, and what a killed process left there.
+"""Files that are either complete or absent, and one process at a time in a folder; torch is not imported.
 
 FOLDER/.lock           locked by the operating system, which frees it however its process ends; the empty file stays
 FOLDER/.lock.holder    the process that holds the lock, for the message to others
@@ -8,20 +8,76 @@ import json
 import os
 import re
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
-from tagseg.errors import ConfigError, make_folder, writing
+from tagseg.errors import ConfigError
 
 LOCK_FILE = ".lock"
 _HOLDER_SUFFIX = ".holder"
 _PART = re.compile(r"(.+)\.[0-9a-f]{8}\.part")
 # The data workers of a killed process keep its lock until they see, in at most five seconds, that it has gone.
 _SECONDS_FOR_WORKERS = 15.0
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Turn an error of the file system, such as a full disk or a missing permission, into one that names the path."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        advice = "choose another place with {out}"
+        if error.errno in (ENOSPC, EDQUOT):
+            advice = f"free some space, or {advice}"
+        raise ConfigError(f"{path}: cannot be written ({reason})", advice) from error
+
+
+def make_folder(path: str | Path) -> None:
+    """Make a folder for results before the work on them starts, so that a wrong path costs nothing."""
+    if Path(path).is_file():
+        raise ConfigError(f"{path}: is a file", "name a folder with {out}")
+    with writing(path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file so that a crash leaves either the old or the new one.
+
+    Args:
+        path: File to write or replace.
+        write: Called with the path of a temporary file in the same folder.
+
+    Raises:
+        ConfigError: The file cannot be written, for example because the disk is full.
+    """
+    part = path.with_name(f"{path.name}.{uuid4().hex[:8]}.part")
+    with writing(path):
+        try:
+            part.touch(exist_ok=False)
+            mode = part.stat().st_mode
+            write(part)
+            part.chmod(mode)  # safetensors makes files that only their owner can read
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            part.replace(path)
+            _sync_folder(path.parent)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, as `write_atomically` does."""
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 @contextmanager
@@ -90,6 +146,16 @@ def remove_parts_of(path: Path) -> None:
         if match and match[1] == path.name:
             with writing(part):
                 part.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a new name in a folder outlive a power failure; Windows does so by itself."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _read_holder(file: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tagseg.app.model_queue import ModelQueue, QueueFullError
+from tagseg.app.context import ModelQueue, QueueFullError
 
 
 def test_jobs_run_one_by_one_in_their_order() -> None:
