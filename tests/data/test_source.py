@@ -109,7 +109,7 @@ print(sorted({"torch", "torchvision", "scipy", "rich", "pycocotools"} & set(sys.
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     message, modules = result.stdout.splitlines()
-    assert message.startswith("nothere.csv: does not exist; name a CSV")
+    assert message.startswith("nothere.csv: does not exist; name a table")
     assert modules == "[]"
 
 
