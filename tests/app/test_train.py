@@ -61,7 +61,7 @@ def test_an_error_of_the_command_is_shown(tmp_path: Path, run_context: Context) 
 
 def test_a_check_that_cannot_start_is_one_line(tmp_path: Path) -> None:
     choice = Choice.parse(str(tmp_path / "none.csv"), "", "", "default", "")
-    with pytest.raises(ConfigError, match=r"none.csv: does not exist; name a CSV"):
+    with pytest.raises(ConfigError, match=r"none.csv: does not exist; name a table"):
         run_check(choice)
 
 
