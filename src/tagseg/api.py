@@ -180,9 +180,9 @@ def _train(
 ) -> Predictor:
     """Train on image tags or on masks, as the recipe's method says; the arguments are those of `train`."""
     # These import torchvision, for which a prediction should not wait.
+    from tagseg.training.calibration import calibrate
     from tagseg.training.logging import TensorBoardWriter
     from tagseg.training.loop import train_network
-    from tagseg.training.supervised import calibrate
 
     learns_masks = recipe.model.method == "supervised"
     recipe = recipe.model_copy(update={"model": inherit_design(recipe.model)})

@@ -10,7 +10,7 @@ import tagseg
 from tagseg.errors import ConfigError
 from tagseg.export.pseudo_labels import ignore_uncertain
 from tagseg.predict.engine import ImageSegmentation
-from tests.training.test_supervised import small_recipe
+from tests.training.small_run import student_recipe
 
 DATA = "shapes:10"
 
@@ -117,5 +117,5 @@ def test_network_learns_from_pseudo_labels(
     assert torch.equal(images.labels, data.labels)
     expected = read_masks(tmp_path / "out")
     assert all(np.array_equal(masks[image_id], expected[image_id]) for image_id in images.image_ids)
-    student = tagseg.train_masks("out", "run", recipe=small_recipe("training.epochs=1"), workers=0)
+    student = tagseg.train_masks("out", "run", recipe=student_recipe("training.epochs=1"), workers=0)
     assert student.classes == model.classes

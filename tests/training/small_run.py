@@ -26,10 +26,29 @@ SETTINGS = [
     "training.precision=fp32",
     "pseudo_labels.iterations=2",
 ]
+STUDENT_SETTINGS = [
+    "model.backbone=test_resnet",
+    "model.pretrained=false",
+    "model.width=16",
+    "transforms.crop=48",
+    "transforms.scale=[0.8, 1.5]",
+    "training.epochs=2",
+    "training.batch_size=8",
+    "training.warmup_steps=0",
+    "training.lr=0.003",
+    "training.ema=0.9",
+    "training.precision=fp32",
+    "inference.size=48",
+]
 
 
 def small_recipe(*changes: str) -> Recipe:
     return Recipe.load("default", [*SETTINGS, *changes])
+
+
+def student_recipe(*changes: str) -> Recipe:
+    """Recipe that trains on masks."""
+    return Recipe.load("student", [*STUDENT_SETTINGS, *changes])
 
 
 def small_data() -> tuple[ImageDataset, ImageDataset]:

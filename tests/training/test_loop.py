@@ -9,16 +9,17 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import tagseg
 from tagseg._hub import CHECKPOINT_FILE, MODEL_FILE
-from tagseg.data import ImageDataset
+from tagseg.data import ImageDataset, shapes, shapes_masks
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.errors import ConfigError, DataError, Interrupted, ProcessLost
-from tagseg.models import Network
+from tagseg.models import Network, build_network
 from tagseg.predict import write_settings
 from tagseg.training.distributed import explain_lost_processes, iterate
 from tagseg.training.logging import read_metrics
+from tagseg.training.loop import train_network
 from tagseg.training.sampler import ResumableBatchSampler
 from tagseg.training.transforms import TrainingImages
-from tests.training.small_run import run, small_data, small_recipe, validation_losses
+from tests.training.small_run import run, small_data, small_recipe, student_recipe, validation_losses
 
 
 def assert_equal_weights(first: Network, second: Network) -> None:
@@ -45,6 +46,26 @@ def test_resume_is_bit_identical(tmp_path: Path) -> None:
     assert_equal_weights(
         tagseg.load_model(tmp_path / "uninterrupted" / MODEL_FILE), tagseg.load_model(tmp_path / "resumed" / MODEL_FILE)
     )
+
+
+def run_on_masks(out: Path, *, stop_after: int | None = None) -> Network:
+    """Train or resume a small run on masks, and return its model."""
+    out.mkdir(exist_ok=True)
+    data, masks, recipe = shapes(40, size=48), shapes_masks(40, size=48), student_recipe()
+    torch.manual_seed(0)
+    network = build_network(recipe.model, data.classes)
+    train, validation = data.subset(range(32)), data.subset(range(32, 40))
+    train_network(network, recipe, train, validation, out, masks=(masks, masks), stop_after=stop_after)
+    return tagseg.load_model(out / MODEL_FILE)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="sums on a GPU have no fixed order")
+def test_resume_on_masks_is_bit_identical(tmp_path: Path) -> None:
+    uninterrupted = run_on_masks(tmp_path / "uninterrupted")
+    for step in (2, 5):
+        with pytest.raises(Interrupted):
+            run_on_masks(tmp_path / "resumed", stop_after=step)
+    assert_equal_weights(uninterrupted, run_on_masks(tmp_path / "resumed"))
 
 
 def test_checkpoint_can_be_loaded_as_a_model(tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ from torch import Tensor
 
 import tagseg
 from tagseg.benchmarks.timing import PeakBytes
+from tagseg.data.masks import IGNORE_LABEL
 from tagseg.models import Network, build_network
 from tagseg.training.losses import classification_loss
-from tagseg.training.objective import BatchLabels, batch_pseudo_labels, compute_losses
+from tagseg.training.objective import BatchLabels, MaskObjective, batch_pseudo_labels, compute_losses
 from tagseg.training.pseudo_labels import UNLABELED, pseudo_labels
 from tagseg.training.recipe import Recipe
 from tagseg.training.transforms import TrainingImages, finish_batch
 from tests.conftest import needs_gpu
-from tests.training.small_run import small_data, small_recipe
+from tests.training.small_run import small_data, small_recipe, student_recipe
 
 
 def plain_loss(network: Network, images: Tensor, tags: Tensor, recipe: Recipe) -> Tensor:
@@ -147,3 +148,16 @@ def test_memory_of_pseudo_labels_does_not_depend_on_the_number_of_classes() -> N
         return int(memory.peak)
 
     assert peak(80) == peak(20)
+
+
+def test_loss_ignores_pixels_without_a_label() -> None:
+    network = build_network(student_recipe().model, ["a", "b"]).eval()
+    images, masks = torch.rand(2, 3, 48, 48), torch.randint(3, (2, 48, 48), dtype=torch.uint8)
+    masks[1] = IGNORE_LABEL
+
+    def losses(images: torch.Tensor, masks: torch.Tensor) -> float:
+        return MaskObjective(2).losses(network, images, masks, normalize=network.normalize).total.item()
+
+    assert losses(images, masks) == pytest.approx(losses(images[:1], masks[:1]), rel=1e-4)
+    assert losses(images[1:], masks[1:]) == 0
+    assert MaskObjective(2).labels(masks).tolist() == [[1, 1], [0, 0]]

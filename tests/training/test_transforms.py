@@ -1,10 +1,13 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
 
-from tagseg.training.transforms import draw_jitter, jitter, seed_for
-from tests.training.small_run import small_recipe
+from tagseg.data import shapes, shapes_masks
+from tagseg.data.masks import IGNORE_LABEL
+from tagseg.training.transforms import TrainingImages, draw_jitter, jitter, seed_for
+from tests.training.small_run import small_recipe, student_recipe
 
 OPERATIONS = (v2.adjust_brightness, v2.adjust_contrast, v2.adjust_saturation, v2.adjust_hue)
 
@@ -46,3 +49,25 @@ def test_jitter_factors_stay_in_range_and_are_not_negative(strength: float) -> N
 def test_seeds_differ() -> None:
     assert len({seed_for(a, b, c) for a in range(5) for b in range(20) for c in range(50)}) == 5000
     assert all(0 <= seed_for(0, a) < 2**63 for a in range(1000))
+
+
+@pytest.mark.parametrize("scale", [None, (0.3, 0.9), (1.0, 3.0)])
+def test_mask_is_transformed_as_its_image(scale: tuple[float, float] | None) -> None:
+    """The image of a mask's own values stays equal to the mask, up to interpolation at the borders."""
+    data, masks = shapes(4, size=96), shapes_masks(4, size=96)
+    settings = student_recipe("transforms.crop=64").with_settings({"transforms": {"scale": scale}}).transforms
+    images = TrainingImages(data, settings, 0, masks)
+
+    class MaskImages:
+        def read(self, index: int) -> np.ndarray:
+            return np.repeat(masks[data.image_ids[index]][..., None] * 40, 3, 2)
+
+    data.images = MaskImages()  # type: ignore[assignment]
+    for index in range(4):
+        crop, _, mask, _ = images[0, index]
+        assert crop.shape[1:] == mask.shape == (64, 64)
+        assert mask.dtype == torch.uint8
+        is_labeled = mask != IGNORE_LABEL
+        assert (crop[0][~is_labeled] == 114).all()
+        difference = (crop[0].float() - 40.0 * mask)[is_labeled].abs()
+        assert (difference < 20).float().mean() > 0.85

@@ -32,11 +32,10 @@ from tagseg.training.distributed import (
 )
 from tagseg.training.features import FeatureCache
 from tagseg.training.logging import MetricsLog, RunProgress, is_validated
-from tagseg.training.objective import Losses, TagObjective
+from tagseg.training.objective import Losses, MaskObjective, Objective, TagObjective
 from tagseg.training.optimizer import MovingAverage, Schedule, build_optimizer
 from tagseg.training.recipe import Recipe, TrainingSettings
 from tagseg.training.sampler import ResumableBatchSampler
-from tagseg.training.supervised import MaskObjective, Objective
 from tagseg.training.transforms import (
     RandomFlips,
     TrainingImages,

@@ -1,14 +1,16 @@
-"""The training objective: classification, and after the first epochs self-supervised segmentation."""
+"""What a network learns: classification and self-supervised segmentation from image tags, or the pixels of masks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tagseg.data.masks import IGNORE_LABEL
 from tagseg.models import Segmentation
+from tagseg.models.base import enlarge_in_training
 from tagseg.refine.pamr import refine_masks
 from tagseg.refine.random_walk import random_walk
 from tagseg.training.distributed import average_over_processes
@@ -33,6 +35,35 @@ class Losses(NamedTuple):
     segmentation: Tensor
     supervised: Tensor
     scores: Tensor
+
+
+class Objective(Protocol):
+    """What a network learns: losses of its batches."""
+
+    def losses(
+        self,
+        network: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        normalize: Callable[[Tensor], Tensor],
+        deep: Tensor | None = None,
+    ) -> Losses:
+        """Run a network, or a wrapper of it, on images in [0, 1], [B, 3, H, W], and compute its losses.
+
+        Args:
+            network: Network, or a wrapper of it.
+            images: Images in [0, 1], [B, 3, H, W].
+            targets: Labels or masks, on the CPU.
+            normalize: `Network.normalize`, which a wrapper does not have.
+            deep: Deep maps of the backbone, where they are known.
+        """
+
+    def labels(self, targets: Tensor) -> Tensor:
+        """Image-level labels of the targets, [B, C]."""
+
+    def describe(self, metrics: Mapping[str, float]) -> str:
+        """Losses in words, for the progress display."""
 
 
 class BatchLabels(NamedTuple):
@@ -201,3 +232,49 @@ class TagObjective:
             f"loss {metrics['loss']:.3f} (classification {metrics['classification']:.3f}, segmentation "
             f"{metrics['segmentation']:.3f}), images with pseudo labels {100 * metrics['supervised']:.0f} %"
         )
+
+
+@dataclass(frozen=True)
+class MaskObjective:
+    """Cross-entropy of the pixels of masks, [B, H, W]: an `Objective`.
+
+    Attributes:
+        num_classes: Number of classes without the background.
+    """
+
+    num_classes: int
+
+    def losses(
+        self,
+        network: nn.Module,
+        images: Tensor,
+        targets: Tensor,
+        *,
+        normalize: Callable[[Tensor], Tensor],
+        deep: Tensor | None = None,
+    ) -> Losses:
+        """Losses of a batch; a batch without a labeled pixel has the loss 0."""
+        masks = targets.to(images.device, non_blocking=True).long()
+        features = {} if deep is None else {"deep": deep}
+        out: Segmentation = network(normalize(images), full_size=False, **features)
+        logits = enlarge_in_training(out.logits, masks.shape[-2:])
+        is_labeled = masks != IGNORE_LABEL
+        count = is_labeled.sum()
+        if network.training:  # only the main process validates
+            count = average_over_processes(count)
+        loss = F.cross_entropy(logits, masks, ignore_index=IGNORE_LABEL, reduction="sum") / count.clamp_min(1)
+        return Losses(loss, torch.zeros_like(loss), loss, is_labeled.float().mean(), out.scores)
+
+    def labels(self, targets: Tensor) -> Tensor:
+        """Classes that have a pixel, [B, C]."""
+        return torch.stack([classes_in(mask, self.num_classes) for mask in targets])
+
+    def describe(self, metrics: Mapping[str, float]) -> str:
+        """Losses in words, for the progress display."""
+        return f"loss {metrics['loss']:.3f}, labeled pixels {100 * metrics['supervised']:.0f} %"
+
+
+def classes_in(mask: Tensor, num_classes: int) -> Tensor:
+    """Which classes have a pixel in a mask, uint8 [H, W]: 0 or 1, [C]."""
+    counts = torch.bincount(mask.flatten().int(), minlength=IGNORE_LABEL + 1)
+    return (counts[1 : 1 + num_classes] > 0).float()

@@ -11,7 +11,7 @@ from torch import Tensor
 from tagseg._progress import track
 from tagseg.models import Network
 from tagseg.training.distributed import iterate
-from tagseg.training.supervised import Objective
+from tagseg.training.objective import Objective
 
 
 @dataclass(frozen=True)
