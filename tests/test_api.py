@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 import tagseg
-from tagseg.api import training_data, validation_data
 from tests.photos import photos_source, train_on_photos, write_photos
 from tests.training.small_run import small_recipe
 
@@ -220,16 +219,6 @@ def test_training_starts_from_a_run_with_other_classes(photos: Path, trained: Pa
     assert again.classes == model.classes
     with pytest.raises(tagseg.WeightsError, match="nowhere/model.safetensors: does not exist"):
         tagseg.train(source, tmp_path / "new", recipe=small_recipe("model.pretrained=nowhere/model.safetensors"))
-
-
-def test_training_and_validation_data_are_the_images_of_a_run(trained: Path, tmp_path: Path) -> None:
-    train_images, (val_images, _) = training_data(trained), validation_data(trained)
-    assert not set(train_images.image_ids) & set(val_images.image_ids)
-    assert len(train_images) + len(val_images) == 40
-    recipe = small_recipe("training.epochs=1", "training.classification_epochs=0")
-    tagseg.train("shapes:40", tmp_path / "run", val="shapes:6", recipe=recipe, workers=0)
-    assert len(training_data(tmp_path / "run")) == 40  # also those that were named for validation
-    assert len(validation_data(tmp_path / "run")[0]) == 6
 
 
 def test_report_of_a_run_whose_images_are_gone(photos: Path, tmp_path: Path) -> None:

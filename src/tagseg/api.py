@@ -40,15 +40,16 @@ from tagseg.training.distributed import (
     processes,
     requested_device,
 )
-from tagseg.training.image_list import list_images
 from tagseg.training.preflight import check_label_evidence, few_image_warnings, images_with_mask_labels, readable_images
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
 from tagseg.training.run_folder import (
     check_disk_space,
     hold_run,
+    list_images,
     prepare_folder,
     read_config,
-    read_held_out,
+    training_data,
+    validation_data,
     write_held_out,
 )
 
@@ -605,39 +606,6 @@ def recipes(*, all: bool = False) -> dict[str, str]:
         all: Include those of the paper's tables and ablations.
     """
     return {name: describe_recipe(name) for name in recipe_names(all=all)}
-
-
-def validation_data(run: str | Path) -> tuple[ImageDataset, MaskDataset | None]:
-    """Validation images of a run, and their ground-truth masks if there are any."""
-    config = read_config(Path(run))
-    source = DataSource.from_description(config["data"].get("validation"))
-    data = source.open(config["classes"], skip_missing=True)
-    positions = {image_id: index for index, image_id in enumerate(data.image_ids)}
-    indices = [positions[image_id] for image_id in read_held_out(Path(run)) if image_id in positions]
-    return data.subset(indices), source.masks_if_any(config["classes"])
-
-
-def training_data(run: str | Path) -> ImageDataset:
-    """Training images of a run."""
-    config = read_config(Path(run))
-    data = config["data"]
-    source = DataSource.from_description(data.get("train"))
-    images = source.open(config["classes"], skip_missing=True)
-    held_out: set[str] = set()
-    if source == DataSource.from_description(data.get("validation")):
-        held_out.update(read_held_out(Path(run)))
-    masks = (
-        source.masks_if_any(config["classes"])
-        if config["recipe"].get("model", {}).get("method") == "supervised"
-        else None
-    )
-    return images.subset(
-        [
-            index
-            for index, image_id in enumerate(images.image_ids)
-            if image_id not in held_out and (masks is None or image_id in masks)
-        ]
-    )
 
 
 def _predictor(model: str | Path | Predictor, threshold: float | None, size: WorkingSize | None) -> Predictor:

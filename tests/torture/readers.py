@@ -252,9 +252,8 @@ def _image_folder(damaged: str) -> Callable[[Path], Reader]:
 
 
 def _run_config(folder: Path) -> Reader:
-    from tagseg.api import training_data, validation_data
     from tagseg.training.recipe import Recipe
-    from tagseg.training.run_folder import read_config
+    from tagseg.training.run_folder import read_config, training_data, validation_data
 
     write_image(folder / "a.png")
     data = {"path": str(write_text(folder / "t.csv", "a.png,cat\n"))}

@@ -5,16 +5,20 @@ from typing import Any
 
 import pytest
 
+import tagseg
 from tagseg.errors import ConfigError
 from tagseg.models import build_network
-from tagseg.training.image_list import ImageList, ListedImage
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import (
+    ImageList,
+    ListedImage,
     check_disk_space,
     hold_run,
     prepare_folder,
     read_config,
     read_held_out,
+    training_data,
+    validation_data,
     write_held_out,
 )
 from tests.training.small_run import small_recipe
@@ -137,3 +141,14 @@ def test_resumed_run_needs_less_disk_space(tmp_path: Path, monkeypatch: pytest.M
     check(2 * size)
     with pytest.raises(ConfigError, match="MiB free, and the checkpoints of this network need"):
         check(2 * size - 1)
+
+
+def test_training_and_validation_data_are_the_images_of_a_run(tmp_path: Path) -> None:
+    recipe = small_recipe("training.epochs=1", "training.classification_epochs=0")
+    tagseg.train("shapes:40", tmp_path / "split", recipe=recipe, workers=0)
+    train_images, (val_images, _) = training_data(tmp_path / "split"), validation_data(tmp_path / "split")
+    assert not set(train_images.image_ids) & set(val_images.image_ids)
+    assert len(train_images) + len(val_images) == 40
+    tagseg.train("shapes:40", tmp_path / "run", val="shapes:6", recipe=recipe, workers=0)
+    assert len(training_data(tmp_path / "run")) == 40  # also those that were named for validation
+    assert len(validation_data(tmp_path / "run")[0]) == 6

@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 
 import tagseg
-from tagseg.api import validation_data
 from tagseg.app.context import Context
 from tagseg.data.dataset import ImageDataset
 from tagseg.data.files import FileRef, ImageFiles
 from tagseg.data.masks import Mask, MaskDataset
 from tagseg.report.stages import evenly_spaced
+from tagseg.training.run_folder import validation_data
 
 SAMPLES = {path.name: path for path in sorted((Path(tagseg.__file__).parent / "photos").glob("*.jpg"))}
 SAMPLES_ROUTE = "/app/samples"

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Lock
 
 from tagseg._hub import CHECKPOINT_FILE
-from tagseg.api import validation_data
 from tagseg.app.context import Context, ModelQueue, QueueFullError
 from tagseg.app.images import ShownImages
 from tagseg.app.markup import ground_truth_cell, image_cell, notice, overlay_cell, render
@@ -19,7 +18,7 @@ from tagseg.report.curves import training_curves
 from tagseg.report.gallery import Cell
 from tagseg.report.run_data import read_run
 from tagseg.report.stages import evenly_spaced
-from tagseg.training.run_folder import METRICS_FILE
+from tagseg.training.run_folder import METRICS_FILE, validation_data
 
 _SECONDS_BETWEEN_DRAWINGS = 10.0  # which take time from the training
 _NUM_IMAGES = 4
