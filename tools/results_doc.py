@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 from tagseg._markdown import MISSING, markdown_table, wrap
-from tagseg.api import MAX_EVALUATED
 from tagseg.errors import DataError, unknown_name
 from tagseg.evaluation.evaluate import PROTOCOLS
 from tagseg.reproduction.measurements import read_measurement
@@ -18,6 +17,7 @@ from tagseg.reproduction.tables import paper_table
 from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import CONFIG_FILE, read_config
+from tagseg.training_run import MAX_EVALUATED
 from tools._documents import fill_blocks, run_tool, update_file
 
 _MASK_METRICS = tuple(f"mIoU {protocol}" for protocol in PROTOCOLS)

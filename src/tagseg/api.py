@@ -1,61 +1,31 @@
 """Public functions, one for each thing that a user does; every command of the command line calls one of these."""
 
 import json
-import logging
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, nullcontext
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from tagseg._device import usable_cores
 from tagseg._files import make_folder, writing
-from tagseg._hub import DEFAULT_MODEL, MODEL_FILE
+from tagseg._hub import DEFAULT_MODEL
 from tagseg._progress import ProgressBar
 from tagseg._ray import check_ray
-from tagseg.data import CheckReport, DataSource, ImageDataset, MaskDataset
+from tagseg.data import CheckReport, DataSource
 from tagseg.data.check import check as check_data
-from tagseg.data.dataset import hold_out
-from tagseg.data.images import ImageInfo
 from tagseg.errors import ConfigError, DataError
 from tagseg.evaluation import Evaluation, evaluate as evaluate_masks, tune_on_masks as tune_threshold
 from tagseg.export.masks import ImageFiles, MaskExport, MaskFormat, write_masks
 from tagseg.export.pseudo_labels import Coverage, make_pseudo_labels
-from tagseg.models import ModelConfig, Network, build_network
-from tagseg.models.transfer import inherit_design
-from tagseg.predict import InferenceSettings, Predictor, load, tune_on_tags, write_predictions, write_settings
+from tagseg.predict import Predictor, load, write_predictions
 from tagseg.predict.prediction import Format, OutputFiles
 from tagseg.predict.render import DEFAULT_ALPHA
-from tagseg.predict.settings import NOTE, WorkingSize, default_settings, size_for_crop
+from tagseg.predict.settings import WorkingSize
 from tagseg.predict.sources import ImageInput
 from tagseg.predict.tags import TagsInput
-from tagseg.training.distributed import (
-    explain_lost_processes,
-    interruptible,
-    is_main_process,
-    preserve_accelerate_state,
-    processes,
-    requested_device,
-)
-from tagseg.training.preflight import check_label_evidence, few_image_warnings, images_with_mask_labels, readable_images
+from tagseg.training.distributed import preserve_accelerate_state
 from tagseg.training.recipe import Recipe, describe_recipe, recipe_names
-from tagseg.training.run_folder import (
-    check_disk_space,
-    hold_run,
-    list_images,
-    prepare_folder,
-    read_config,
-    training_data,
-    validation_data,
-    write_held_out,
-)
-
-MAX_EVALUATED = 100  # validation images whose masks are evaluated after each epoch: enough for a curve
-
-logger = logging.getLogger(__name__)
+from tagseg.training.run_folder import read_config, training_data, validation_data
+from tagseg.training_run import run_training
 
 
 @preserve_accelerate_state()
@@ -96,7 +66,7 @@ def train(
     resolved = Recipe.load(recipe, settings)
     if resolved.model.method == "supervised":
         raise ConfigError("this recipe trains on masks", "use train_masks (tagseg train-masks), or another recipe")
-    return _train(
+    return run_training(
         DataSource.of(data),
         Path(out),
         resolved,
@@ -151,7 +121,7 @@ def train_masks(
             f"this recipe trains on image tags: its model.method is {resolved.model.method}",
             "use the recipe student, or one with model.method=supervised",
         )
-    return _train(
+    return run_training(
         DataSource.of(data),
         Path(out),
         resolved,
@@ -163,117 +133,6 @@ def train_masks(
         tensorboard=tensorboard,
         progress=progress,
     )
-
-
-@interruptible("stopped before the first step")
-def _train(
-    source: DataSource,
-    out: Path,
-    recipe: Recipe,
-    *,
-    val: DataSource | None,
-    skip_bad: bool,
-    device: str,
-    workers: int | None,
-    checkpoint_steps: int,
-    tensorboard: bool,
-    progress: bool,
-) -> Predictor:
-    """Train on image tags or on masks, as the recipe's method says; the arguments are those of `train`."""
-    # These import torchvision, for which a prediction should not wait.
-    from tagseg.training.calibration import calibrate
-    from tagseg.training.logging import TensorBoardWriter
-    from tagseg.training.loop import train_network
-
-    learns_masks = recipe.model.method == "supervised"
-    recipe = recipe.model_copy(update={"model": inherit_design(recipe.model)})
-    _inference_settings(recipe, recipe.model)  # refuses wrong values before any image is read
-    with (
-        requested_device(device),
-        torch.random.fork_rng(devices=range(torch.cuda.device_count())),
-        explain_lost_processes(),
-        hold_run(out) if is_main_process() else nullcontext(),
-    ):
-        state = processes()
-        if workers is None:
-            workers = max(0, usable_cores() // state.num_processes - 1)
-        progress = progress and state.is_main_process
-        with ProgressBar("Listing images", quiet=not progress):
-            images = source.open(skip_missing=skip_bad)
-        if not images.classes:
-            raise DataError(f"{source.path}: no image has a tag, so there is nothing to learn", "add tags")
-        train_masks = source.open_masks(images.classes) if learns_masks else None
-        torch.manual_seed(recipe.training.seed)
-        # Before all images are read, which takes minutes: weights may be missing, or not fit.
-        with ProgressBar("Loading the network", quiet=not progress):
-            network = build_network(recipe.model, images.classes)
-        train_data, train_infos, num_bad = _check_images(images, train_masks, skip_bad=skip_bad, progress=progress)
-        for warning in () if learns_masks else (*check_label_evidence(train_data), *few_image_warnings(train_data)):
-            logger.warning(warning)
-        listed = {"train": list_images(train_data, train_infos)}
-        val_source = source if val is None else val
-        if val is None:
-            val_masks = train_masks
-            train_data, val_data = hold_out(train_data, recipe.validation.fraction, seed=recipe.training.seed)
-        else:
-            images = val.open(train_data.classes, skip_missing=skip_bad)
-            val_masks = val.open_masks(images.classes) if learns_masks else None
-            val_data, val_infos, more_bad = _check_images(images, val_masks, skip_bad=skip_bad, progress=progress)
-            listed["validation"] = list_images(val_data, val_infos)
-            num_bad += more_bad
-        if not len(val_data):
-            raise DataError(f"{val_source.path}: no images can be held out for validation", "name some with {val}")
-        if state.is_main_process:
-            logger.info(_data_summary(train_data, val_data, recipe))
-        description = {
-            "train": {**source.describe(), "image_count": len(train_data)},
-            "validation": {**val_source.describe(), "image_count": len(val_data)},
-            "skipped": num_bad,
-        }
-        inference = _inference_settings(recipe, network.config)
-        with state.main_process_first(), writing(out):
-            prepare_folder(out, recipe, train_data.classes, description, listed)
-        check_disk_space(out, network)
-        if state.is_main_process:
-            with writing(out):
-                write_held_out(out, val_data.image_ids)
-        measured_masks = val_masks if learns_masks else val_source.masks_if_any(train_data.classes)
-        if measured_masks is not None and not any(image_id in measured_masks for image_id in val_data.image_ids):
-            logger.info("No validation image has a mask: mIoU is not logged")
-            measured_masks = None
-        with ExitStack() as stack:
-            board = None
-            if tensorboard and state.is_main_process:
-                board = stack.enter_context(closing(TensorBoardWriter(out, val_data, recipe)))
-            train_network(
-                network,
-                recipe,
-                train_data,
-                val_data,
-                out,
-                masks=(train_masks, val_masks) if train_masks is not None and val_masks is not None else None,
-                workers=workers,
-                checkpoint_steps=checkpoint_steps,
-                measure=None
-                if measured_masks is None
-                else _MaskMetrics(val_data, measured_masks, inference, progress=progress),
-                on_epoch=board,
-                notes={NOTE: inference.to_json()},
-                progress=progress,
-            )
-        with interruptible("stopped after the last step, before the model was tuned"), state.main_process_first():
-            if state.is_main_process:
-                model = load(out, device=str(state.device))
-                model.settings = inference
-                if val_masks is not None:
-                    temperature = calibrate(
-                        model.engine.network, val_data, val_masks, recipe.transforms, progress=progress
-                    )
-                    tuned = replace(inference, temperature=temperature)
-                else:
-                    tuned = tune_on_tags(model, val_data, progress=progress)
-                write_settings(out / MODEL_FILE, tuned)
-        return load(out, device=str(state.device))
 
 
 def predict_files(
@@ -622,66 +481,3 @@ def _check_cluster(ray: str | None, workers: int | None) -> None:
         check_ray(ray)
     elif workers is not None:
         raise ConfigError("the number of workers is for a cluster", "name one with {ray}, or leave {workers} out")
-
-
-def _check_images(
-    images: ImageDataset, masks: MaskDataset | None, *, skip_bad: bool, progress: bool
-) -> tuple[ImageDataset, list[ImageInfo], int]:
-    """Images that can be read, with the labels of their masks if learned from, facts about them, and number of others.
-
-    Args:
-        images: Images of a source.
-        masks: Their masks, if they are learned from.
-        skip_bad: Leave out images that cannot be read.
-        progress: Show the progress.
-    """
-    if masks is not None:
-        images = images_with_mask_labels(images, masks, progress=progress)
-    return readable_images(images, skip_bad=skip_bad, progress=progress)
-
-
-def _inference_settings(recipe: Recipe, config: ModelConfig) -> InferenceSettings:
-    """Inference settings of a recipe; automatic ones are the paper's, and the working size follows the crop."""
-    changes = {key: value for key, value in recipe.inference.model_dump().items() if value is not None}
-    settings = replace(default_settings(config), **{"size": size_for_crop(recipe.transforms.crop), **changes})
-    settings.check_method(config.method)
-    return settings
-
-
-def _data_summary(train_data: ImageDataset, val_data: ImageDataset, recipe: Recipe) -> str:
-    learns_masks = recipe.model.method == "supervised"
-    purpose = "the temperature is chosen" if learns_masks else "thresholds are tuned"
-    if recipe.validation.checkpoint == "best":
-        purpose += " and the best checkpoint is chosen"
-    counts = zip(val_data.classes, val_data.labels.sum(0), strict=True)
-    absent = [name for name, count in counts if not count]
-    return (
-        f"Training on {len(train_data):,} images; {purpose} on {len(val_data):,} validation images "
-        f"({'their masks' if learns_masks else 'labels only'})"
-    ) + (f"; none of these has {', '.join(absent)}" if absent else "")
-
-
-class _MaskMetrics:
-    """Evaluates the masks of a network after an epoch, for the log only.
-
-    Args:
-        data: Validation images; only the first are evaluated.
-        masks: Their ground-truth masks.
-        settings: Inference settings of the run.
-        progress: Show the progress.
-    """
-
-    def __init__(self, data: ImageDataset, masks: MaskDataset, settings: InferenceSettings, *, progress: bool) -> None:
-        self._data = data.subset(range(min(len(data), MAX_EVALUATED)))
-        self._masks, self._settings, self._progress = masks, settings, progress
-
-    def __call__(self, network: Network) -> dict[str, float]:
-        device = next(network.parameters()).device
-        # On a CPU the fast paths take longer to prepare than they save on so few images.
-        predictor = Predictor(network, self._settings, device=str(device), optimize=device.type == "cuda")
-        try:
-            result = evaluate_masks(predictor, self._data, self._masks, progress=self._progress)
-        except DataError as error:  # masks are not needed for training
-            logger.warning("mIoU is not logged: %s", error)
-            return {}
-        return {f"mIoU {protocol}": 100 * result.mean_iou(protocol) for protocol in result.confusion}
