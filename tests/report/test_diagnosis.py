@@ -29,12 +29,12 @@ def examination_of(images: ImageDataset, split: str = "validation") -> Examinati
     return Examination(split, images, len(images), scores, GOOD_MASKS * labels, ())
 
 
-def metrics(epochs: int, *, supervised: float = 0.8, mean_precision: float = 90.0, **losses: float) -> list[Any]:
+def metrics(epochs: int, *, labeled_share: float = 0.8, mean_precision: float = 90.0, **losses: float) -> list[Any]:
     """Metrics of a good run; losses by epoch replace the classification loss, such as `epoch_2=0.5`."""
     lines: list[dict[str, Any]] = []
     for epoch in range(1, epochs + 1):
         step = {"step": 10 * epoch, "epoch": epoch}
-        lines.append({"kind": "train", **step, "loss": 1.0, "supervised": supervised if epoch > 5 else 0.0})
+        lines.append({"kind": "train", **step, "loss": 1.0, "labeled_share": labeled_share if epoch > 5 else 0.0})
         loss = losses.get(f"epoch_{epoch}", 1 / epoch)
         lines.append({"kind": "validation", **step, "loss": loss, "classification": loss, "mAP": mean_precision})
     return lines
@@ -79,7 +79,7 @@ def test_nothing_is_found_in_a_good_run(good_run: RunData) -> None:
 @pytest.mark.parametrize(
     ("changes", "evidence"),
     [
-        ({"metrics": metrics(20, supervised=0.0)}, "no image had a complete pseudo label from epoch 6 on"),
+        ({"metrics": metrics(20, labeled_share=0.0)}, "no image had a complete pseudo label from epoch 6 on"),
         ({"metrics": metrics(3)}, "the run stopped in epoch 3, and masks are trained from epoch 6 on"),
     ],
 )
@@ -97,11 +97,11 @@ def test_masks_of_a_model_to_start_from(good_run: RunData, trained: Path) -> Non
 @pytest.mark.parametrize("method", ["cam", "supervised"])
 def test_methods_without_pseudo_labels_need_none(good_run: RunData, method: str) -> None:
     other = with_settings(good_run, model={"method": method})
-    assert findings_of(replace(other, metrics=metrics(20, supervised=0.0))) == []
+    assert findings_of(replace(other, metrics=metrics(20, labeled_share=0.0))) == []
 
 
 def test_few_images_that_train_the_masks(good_run: RunData) -> None:
-    (finding,) = findings_of(replace(good_run, metrics=metrics(20, supervised=0.04)))
+    (finding,) = findings_of(replace(good_run, metrics=metrics(20, labeled_share=0.04)))
     assert finding.severity == "warning"
     assert "only 4 %" in finding.evidence
 
@@ -186,7 +186,7 @@ def test_wrong_tags_are_announced(good_run: RunData) -> None:
 
 
 def test_the_most_severe_come_first(good_run: RunData) -> None:
-    bad = replace(good_run, metrics=metrics(12, supervised=0.0, mean_precision=30))
+    bad = replace(good_run, metrics=metrics(12, labeled_share=0.0, mean_precision=30))
     images = {"training": TRAINING, "validation": VALIDATION.subset(range(6))}
     severities = [finding.severity for finding in findings_of(bad, images=images)]
     assert severities == ["problem", "problem", "warning", "warning", "note"]

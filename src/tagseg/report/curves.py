@@ -62,7 +62,7 @@ def _training_charts(run: RunData, train: Metrics, steps_per_epoch: float, x_axi
     ]
     losses = [line for line in losses if line.values]
     charts = [line_chart("Training loss", losses, x_axis, low=0)] if losses else []
-    complete = _line("images", self_supervised, "supervised", steps_per_epoch, factor=100)
+    complete = _line("images", self_supervised, "labeled_share", steps_per_epoch, factor=100)
     if complete.values:
         title = "Images with a complete pseudo label"
         note = "The segmentation loss uses only these: their pseudo labels contain every class of the image's tags."

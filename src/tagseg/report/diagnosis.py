@@ -99,9 +99,9 @@ def _check_mask_training(run: RunData) -> Iterator[RunFinding]:
         title = "This run did not train the masks; they are as good as those of the model that it started from"
     lines = run.metrics_of("train")
     shares = [
-        line["supervised"]
+        line["labeled_share"]
         for line in lines
-        if line["epoch"] > settings.classification_epochs and isinstance(line.get("supervised"), int | float)
+        if line["epoch"] > settings.classification_epochs and isinstance(line.get("labeled_share"), int | float)
     ]
     if lines and not shares:
         yield RunFinding(

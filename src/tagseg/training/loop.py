@@ -437,7 +437,7 @@ class _RunningMeans:
         self._earlier, self._num_resumed, self._start = list(rows), len(rows), time.monotonic()
 
     def add(self, losses: Losses) -> None:
-        values = (losses.total, losses.classification, losses.segmentation, losses.supervised)
+        values = (losses.total, losses.classification, losses.segmentation, losses.labeled_share)
         self._losses.append(torch.stack([value.detach().float() for value in values]))
 
     def rows(self) -> list[list[float]]:
@@ -456,13 +456,13 @@ class _RunningMeans:
     def take(self, images_per_batch: float) -> dict[str, float]:
         rows = self.rows()
         images = images_per_batch * (len(rows) - self._num_resumed)
-        total, classification, segmentation, supervised = torch.tensor(rows).mean(0).tolist()
+        total, classification, segmentation, labeled_share = torch.tensor(rows).mean(0).tolist()
         seconds = time.monotonic() - self._start
         self._earlier, self._num_resumed, self._start = [], 0, time.monotonic()
         return {
             "loss": total,
             "classification": classification,
             "segmentation": segmentation,
-            "supervised": supervised,
+            "labeled_share": labeled_share,
             "images_per_second": images / max(seconds, 1e-9),  # a coarse clock may stand still
         }

@@ -26,14 +26,14 @@ class Losses(NamedTuple):
         total: Loss to minimize.
         classification: Loss of the image-level labels.
         segmentation: Loss of the pseudo labels; 0 if they are not trained on.
-        supervised: Share of the images with pseudo labels of all their classes.
+        labeled_share: Share of the images with pseudo labels of all their classes, or of labeled pixels in masks.
         scores: Class scores, [B, C].
     """
 
     total: Tensor
     classification: Tensor
     segmentation: Tensor
-    supervised: Tensor
+    labeled_share: Tensor
     scores: Tensor
 
 
@@ -230,7 +230,7 @@ class TagObjective:
             return f"loss {metrics['loss']:.3f} (classification only)"
         return (
             f"loss {metrics['loss']:.3f} (classification {metrics['classification']:.3f}, segmentation "
-            f"{metrics['segmentation']:.3f}), images with pseudo labels {100 * metrics['supervised']:.0f} %"
+            f"{metrics['segmentation']:.3f}), images with pseudo labels {100 * metrics['labeled_share']:.0f} %"
         )
 
 
@@ -271,7 +271,7 @@ class MaskObjective:
 
     def describe(self, metrics: Mapping[str, float]) -> str:
         """Losses in words, for the progress display."""
-        return f"loss {metrics['loss']:.3f}, labeled pixels {100 * metrics['supervised']:.0f} %"
+        return f"loss {metrics['loss']:.3f}, labeled pixels {100 * metrics['labeled_share']:.0f} %"
 
 
 def classes_in(mask: Tensor, num_classes: int) -> Tensor:
