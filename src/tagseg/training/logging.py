@@ -1,4 +1,4 @@
-"""Metrics of a run: `metrics.jsonl`, the progress display, and TensorBoard."""
+"""Metrics of a run: means of the losses, `metrics.jsonl`, the progress display, and TensorBoard."""
 
 import json
 import math
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from tagseg._files import write_text, writing
@@ -17,7 +18,7 @@ from tagseg.data.dataset import ImageDataset
 from tagseg.errors import ConfigError
 from tagseg.models import Network
 from tagseg.models.base import enlarge
-from tagseg.training.objective import refine_masks_of, threshold_masks
+from tagseg.training.objective import Losses, refine_masks_of, threshold_masks
 from tagseg.training.pseudo_labels import UNLABELED
 from tagseg.training.recipe import Recipe
 from tagseg.training.run_folder import METRICS_FILE
@@ -69,6 +70,55 @@ def _is_metrics(line: object) -> bool:
     if not isinstance(line, dict) or not isinstance(line.get("kind"), str) or type(line.get("step")) is not int:
         return False
     return all(value is None or isinstance(value, int | float) for key, value in line.items() if key != "kind")
+
+
+class RunningMeans:
+    """Means of the losses since they were last taken; until then nothing waits for the GPU.
+
+    They are means over all processes, all of which have to call each method.
+
+    Args:
+        accelerator: Processes of the run.
+        rows: Losses of batches in an earlier session of the run that have not been taken.
+    """
+
+    def __init__(self, accelerator: Accelerator, rows: list[list[float]]) -> None:
+        self._accelerator = accelerator
+        self._losses: list[Tensor] = []
+        self._earlier, self._num_resumed, self._start = list(rows), len(rows), time.monotonic()
+
+    def add(self, losses: Losses) -> None:
+        """Add the losses of a batch."""
+        values = (losses.total, losses.classification, losses.segmentation, losses.labeled_share)
+        self._losses.append(torch.stack([value.detach().float() for value in values]))
+
+    def rows(self) -> list[list[float]]:
+        """Losses of the batches since they were last taken."""
+        if self._losses:
+            self._earlier += self._accelerator.reduce(torch.stack(self._losses), "mean").tolist()
+            self._losses = []
+        return self._earlier
+
+    def first_not_finite(self, step: int, accumulation: int) -> int | None:
+        """First step with a loss that is not finite; the last batch is of `step`, which has `accumulation` batches."""
+        rows = self.rows()
+        bad = next((index for index, (total, *_) in enumerate(rows) if not math.isfinite(total)), None)
+        return None if bad is None else step - (len(rows) - 1 - bad) // accumulation
+
+    def take(self, images_per_batch: float) -> dict[str, float]:
+        """Means of the losses since they were last taken, and the speed."""
+        rows = self.rows()
+        images = images_per_batch * (len(rows) - self._num_resumed)
+        total, classification, segmentation, labeled_share = torch.tensor(rows).mean(0).tolist()
+        seconds = time.monotonic() - self._start
+        self._earlier, self._num_resumed, self._start = [], 0, time.monotonic()
+        return {
+            "loss": total,
+            "classification": classification,
+            "segmentation": segmentation,
+            "labeled_share": labeled_share,
+            "images_per_second": images / max(seconds, 1e-9),  # a coarse clock may stand still
+        }
 
 
 class RunProgress(ProgressBar):

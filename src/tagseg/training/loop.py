@@ -4,7 +4,6 @@ tagseg train photos.csv --out runs/photos
 accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -33,8 +32,8 @@ from tagseg.training.distributed import (
     stop_signals,
 )
 from tagseg.training.features import FeatureCache
-from tagseg.training.logging import MetricsLog, RunProgress, is_validated
-from tagseg.training.objective import Losses, MaskObjective, Objective, TagObjective
+from tagseg.training.logging import MetricsLog, RunningMeans, RunProgress, is_validated
+from tagseg.training.objective import MaskObjective, Objective, TagObjective
 from tagseg.training.optimizer import MovingAverage, Schedule, build_optimizer
 from tagseg.training.recipe import Recipe, TrainingSettings
 from tagseg.training.sampler import ResumableBatchSampler
@@ -235,7 +234,7 @@ class _Trainer:
             processes = accelerator.num_processes
             self._metrics.write("session", self.state.step, session=self.state.sessions, processes=processes)
         self._start_time, self._seconds_before = time.monotonic(), self.state.seconds
-        self._means = _RunningMeans(accelerator, self.state.losses)
+        self._means = RunningMeans(accelerator, self.state.losses)
 
     def _announce(self) -> None:
         """Say what the run will do."""
@@ -419,50 +418,3 @@ def _compiles(settings: TrainingSettings, steps: int, device: torch.device) -> b
     if settings.compile == "auto":
         return can_compile(device) and steps >= STEPS_WORTH_COMPILING
     return settings.compile
-
-
-class _RunningMeans:
-    """Means of the losses since they were last taken; until then nothing waits for the GPU.
-
-    They are means over all processes, all of which have to call each method.
-
-    Args:
-        accelerator: Processes of the run.
-        rows: Losses of batches in an earlier session of the run that have not been taken.
-    """
-
-    def __init__(self, accelerator: Accelerator, rows: list[list[float]]) -> None:
-        self._accelerator = accelerator
-        self._losses: list[Tensor] = []
-        self._earlier, self._num_resumed, self._start = list(rows), len(rows), time.monotonic()
-
-    def add(self, losses: Losses) -> None:
-        values = (losses.total, losses.classification, losses.segmentation, losses.labeled_share)
-        self._losses.append(torch.stack([value.detach().float() for value in values]))
-
-    def rows(self) -> list[list[float]]:
-        """Losses of the batches since they were last taken."""
-        if self._losses:
-            self._earlier += self._accelerator.reduce(torch.stack(self._losses), "mean").tolist()
-            self._losses = []
-        return self._earlier
-
-    def first_not_finite(self, step: int, accumulation: int) -> int | None:
-        """First step with a loss that is not finite; the last batch is of `step`, which has `accumulation` batches."""
-        rows = self.rows()
-        bad = next((index for index, (total, *_) in enumerate(rows) if not math.isfinite(total)), None)
-        return None if bad is None else step - (len(rows) - 1 - bad) // accumulation
-
-    def take(self, images_per_batch: float) -> dict[str, float]:
-        rows = self.rows()
-        images = images_per_batch * (len(rows) - self._num_resumed)
-        total, classification, segmentation, labeled_share = torch.tensor(rows).mean(0).tolist()
-        seconds = time.monotonic() - self._start
-        self._earlier, self._num_resumed, self._start = [], 0, time.monotonic()
-        return {
-            "loss": total,
-            "classification": classification,
-            "segmentation": segmentation,
-            "labeled_share": labeled_share,
-            "images_per_second": images / max(seconds, 1e-9),  # a coarse clock may stand still
-        }
