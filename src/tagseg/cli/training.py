@@ -1,7 +1,7 @@
 """Commands that train: check, train, train-masks, pseudo-labels, recipes."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,14 @@ from tagseg.cli.options import (
     validation_source,
 )
 
+RunFolder = Annotated[Path, typer.Option("--out", "-o", help="Run folder; the same command resumes a run.")]
+RecipeName = Annotated[str, typer.Option(help="Recipe name (see `tagseg recipes`) or TOML file.")]
+Validation = Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")]
+TrainingDevice = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+DataWorkers = Annotated[int | None, typer.Option(min=0, help="Number of data loading workers.")]
+CheckpointSteps = Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")]
+
 
 @app.command(epilog="Example: `tagseg check photos.csv --images photos/`")
 def check(
@@ -45,7 +53,7 @@ def check(
     separator: Separator = None,
     sbd: Sbd = None,
     classes: Classes = None,
-    val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
+    val: Validation = None,
     val_images: Images = None,
     val_split: Split = None,
     val_classes: ValClasses = None,
@@ -77,8 +85,8 @@ def check(
 @app.command(epilog="Example: `tagseg train photos.csv --images photos/ -o runs/photos`")
 def train(
     data: Data,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; the same command resumes a run.")],
-    recipe: Annotated[str, typer.Option(help="Recipe name (see `tagseg recipes`) or TOML file.")] = "default",
+    out: RunFolder,
+    recipe: RecipeName = "default",
     changes: Set = None,
     images: Images = None,
     split: Split = None,
@@ -87,50 +95,39 @@ def train(
     sbd: Sbd = None,
     limit: Limit = None,
     classes: Classes = None,
-    val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
+    val: Validation = None,
     val_images: Images = None,
     val_split: Split = None,
     val_masks: Masks = None,
     val_classes: ValClasses = None,
     skip_bad: SkipBad = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    workers: Annotated[int | None, typer.Option(min=0, help="Number of data loading workers.")] = None,
-    checkpoint_steps: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
+    device: TrainingDevice = "auto",
+    workers: DataWorkers = None,
+    checkpoint_steps: CheckpointSteps = 500,
+    tensorboard: TensorBoard = False,
 ) -> None:
     """Train a segmentation network from image tags."""
-    source = data_source(data, images, split, masks, separator, sbd, limit, classes)
-    val_source = validation_source(
-        val,
-        val_images,
-        val_split,
-        val_masks,
-        val_classes,
-        separator,
-        sbd,
-        default=(data, images, masks, classes),
-    )
-    require_recipe(recipe, changes, downloads=True)
-    tagseg.train(
-        source,
+    training = (data, images, masks, classes)
+    _train(
+        data_source(data, images, split, masks, separator, sbd, limit, classes),
+        validation_source(val, val_images, val_split, val_masks, val_classes, separator, sbd, default=training),
         out,
-        recipe=tagseg.Recipe.load(recipe).with_assignments(changes or ()),
-        val=val_source,
+        recipe,
+        changes,
+        on_masks=False,
         skip_bad=skip_bad,
         device=device,
         workers=workers,
         checkpoint_steps=checkpoint_steps,
         tensorboard=tensorboard,
-        progress=True,
     )
-    _print_trained(out)
 
 
 @app.command(epilog="Example: `tagseg train-masks pseudo -o runs/student`")
 def train_masks(
     data: Annotated[str, typer.Argument(help="Pseudo labels, VOC's folder, images/ beside masks/, or other data.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; the same command resumes a run.")],
-    recipe: Annotated[str, typer.Option(help="Recipe name (see `tagseg recipes`) or TOML file.")] = "student",
+    out: RunFolder,
+    recipe: RecipeName = "student",
     changes: Set = None,
     images: Images = None,
     split: Split = None,
@@ -139,43 +136,32 @@ def train_masks(
     sbd: Sbd = None,
     limit: Limit = None,
     classes: Classes = None,
-    val: Annotated[str | None, typer.Option(help="Validation data; a fraction of the data by default.")] = None,
+    val: Validation = None,
     val_images: Images = None,
     val_split: Split = None,
     val_masks: Masks = None,
     val_classes: ValClasses = None,
     skip_bad: SkipBad = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    workers: Annotated[int | None, typer.Option(min=0, help="Number of data loading workers.")] = None,
-    checkpoint_steps: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 500,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard logs.")] = False,
+    device: TrainingDevice = "auto",
+    workers: DataWorkers = None,
+    checkpoint_steps: CheckpointSteps = 500,
+    tensorboard: TensorBoard = False,
 ) -> None:
     """Train a segmentation network on masks, such as pseudo labels."""
-    source = data_source(data, images, split, masks, separator, sbd, limit, classes)
-    val_source = validation_source(
-        val,
-        val_images,
-        val_split,
-        val_masks,
-        val_classes,
-        separator,
-        sbd,
-        default=(data, images, masks, classes),
-    )
-    require_recipe(recipe, changes, downloads=True)
-    tagseg.train_masks(
-        source,
+    training = (data, images, masks, classes)
+    _train(
+        data_source(data, images, split, masks, separator, sbd, limit, classes),
+        validation_source(val, val_images, val_split, val_masks, val_classes, separator, sbd, default=training),
         out,
-        recipe=tagseg.Recipe.load(recipe).with_assignments(changes or ()),
-        val=val_source,
+        recipe,
+        changes,
+        on_masks=True,
         skip_bad=skip_bad,
         device=device,
         workers=workers,
         checkpoint_steps=checkpoint_steps,
         tensorboard=tensorboard,
-        progress=True,
     )
-    _print_trained(out)
 
 
 @app.command(epilog="Example: `tagseg pseudo-labels photos.csv -m runs/photos -o pseudo --ignore-below 0.7`")
@@ -245,9 +231,23 @@ def recipes(
         print("\n".join(f"{known:28} {describe_recipe(known)}" for known in recipe_names(all=all_recipes)))
 
 
-def _print_trained(out: Path) -> None:
-    from tagseg.training.distributed import is_main_process
+def _train(
+    source: "tagseg.DataSource",
+    val: "tagseg.DataSource | None",
+    out: Path,
+    recipe: str,
+    changes: list[str] | None,
+    *,
+    on_masks: bool,
+    **options: Any,
+) -> None:
+    """Train on tags or on masks with the options of `tagseg.train`, and print what to do next."""
+    require_recipe(recipe, changes, downloads=True)
+    from tagseg.training.distributed import is_main_process  # imports torch
 
+    train = tagseg.train_masks if on_masks else tagseg.train
+    settings = tagseg.Recipe.load(recipe).with_assignments(changes or ())
+    train(source, out, recipe=settings, val=val, progress=True, **options)
     if is_main_process():
         print(f"Trained: {out}")
         print(f"Next: tagseg predict IMAGES... -m {out}, or tagseg report {out}")

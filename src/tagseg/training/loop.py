@@ -4,6 +4,7 @@ tagseg train photos.csv --out runs/photos
 accelerate launch --num_processes 8 -m tagseg train photos.csv --out runs/photos
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
