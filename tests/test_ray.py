@@ -19,6 +19,7 @@ from pyarrow import parquet
 import tagseg
 from tagseg._ray import check_ray
 from tagseg.errors import ConfigError
+from tagseg.predict.settings import InferenceSettings
 from tests.predict.conftest import KEEP_ALL, wave_image
 
 COUNT = 96  # six parts
@@ -133,7 +134,7 @@ def test_each_image_is_predicted_once_though_a_node_is_killed(
 @pytest.mark.slow
 def test_pseudo_labels_are_those_of_the_plain_command(cluster: Any, tmp_path: Path) -> None:
     network = tagseg.build_model("test_resnet", tagseg.DataSource("shapes:20").open().classes, width=16).eval()
-    model = tagseg.Predictor(network, device="cpu", precision="float32")
+    model = tagseg.Predictor(network, InferenceSettings(size="native"), device="cpu", precision="float32")
     plain = tagseg.write_pseudo_labels("shapes:20", tmp_path / "plain", model=model)
     first = tmp_path / "plain" / "SegmentationClass"
     second = tmp_path / "ray" / "SegmentationClass"

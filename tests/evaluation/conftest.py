@@ -26,7 +26,8 @@ def predictor() -> Predictor:
 @pytest.fixture(scope="session")
 def cam() -> Predictor:
     torch.manual_seed(0)
-    return Predictor(tagseg.build_cam("resnet18", DATA.classes), device="cpu", precision="float32")
+    settings = InferenceSettings(size="native", background_power=1.0)
+    return Predictor(tagseg.build_cam("resnet18", DATA.classes), settings, device="cpu", precision="float32")
 
 
 @pytest.fixture(scope="session")

@@ -96,13 +96,12 @@ def test_predictor_of_the_file_is_like_any_other(exported: Exported, tta: bool, 
 @pytest.mark.slow
 @pytest.mark.parametrize("exported", ["CNN"], indirect=True)
 def test_folder_is_made_and_files_of_a_killed_export_are_removed(exported: Exported, tmp_path: Path) -> None:
-    file = tmp_path / "new" / "folder" / "model.pt2"
-    write_export(exported.predictor, file)
-    left, other = (file.with_name(name) for name in ("model.pt2.0a1b2c3d.part", "other.pt2.0a1b2c3d.part"))
+    write_export(exported.predictor, tmp_path / "new" / "folder" / "model.pt2")
+    left, other = (tmp_path / name for name in ("model.onnx.0a1b2c3d.part", "other.onnx.0a1b2c3d.part"))
     left.touch()
     other.touch()
-    write_export(exported.predictor, file, overwrite=True)
-    assert sorted(file.parent.iterdir()) == [file, other]
+    file = write_export(exported.predictor, tmp_path / "model.onnx")
+    assert sorted(tmp_path.iterdir()) == [file, tmp_path / "new", other]
 
 
 @pytest.mark.slow

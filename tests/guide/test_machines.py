@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tagseg
 from tagseg.training.logging import read_metrics
 from tests.guide.commands import GUIDE, commands, run_command
 from tests.training.small_run import SETTINGS
@@ -16,8 +17,8 @@ from tests.training.small_run import SETTINGS
 ROOT = Path(__file__).parents[2]
 
 
-def launch(command: str, folder: Path) -> None:
-    """Run a command that starts processes, with settings that make a training short."""
+def launch(command: str, folder: Path) -> str:
+    """Run a command that starts processes, with settings that make a training short, and give what it prints."""
     program, *arguments = shlex.split(command)
     short = [f"--set={setting}" for setting in (*SETTINGS, "training.epochs=2")]
     paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
@@ -31,6 +32,7 @@ def launch(command: str, folder: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, f"{command}\n{result.stderr[-3000:]}"
+    return result.stdout
 
 
 @pytest.mark.usefixtures("reader_folder")
@@ -50,5 +52,6 @@ def test_parquet_is_read_by_the_example(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 def test_accelerate_trains_in_two_processes(reader_folder: Path) -> None:
     (command,) = commands("machines", program="accelerate")
-    launch(command, reader_folder)
+    assert launch(command, reader_folder).count("Trained: ") == 1
     assert read_metrics(reader_folder / "runs" / "two")[0]["processes"] == 2
+    assert tagseg.load(reader_folder / "runs" / "two").settings.thresholds_from == "tags"

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 import tagseg
 from tagseg.data import shapes
 from tagseg.predict.predictor import Predictor
+from tagseg.predict.settings import InferenceSettings
 from tagseg.predict.thresholds import tune_on_tags, tune_thresholds
 
 
@@ -20,7 +21,8 @@ def test_thresholds_separate_separable_scores() -> None:
 def test_thresholds_are_tuned_on_tagged_images() -> None:
     data = shapes(6, size=64)
     torch.manual_seed(0)
-    predictor = Predictor(tagseg.build_model("resnet18", data.classes), device="cpu", precision="float32")
+    network, settings = tagseg.build_model("resnet18", data.classes), InferenceSettings(size="native")
+    predictor = Predictor(network, settings, device="cpu", precision="float32")
     batch_sizes: list[int] = []
     hook = predictor.engine.runner.register_forward_hook(
         lambda _module, args, _output: batch_sizes.append(len(args[0]))
