@@ -200,7 +200,7 @@ def _compare(run: Callable[[Tensor], Sequence[Tensor]], graph: _Graph) -> None:
 def _mismatch(shape: tuple[int, int, int], reason: str) -> WeightsError:
     return WeightsError(
         f"the exported network does not give torch's result for images of {shape[2]} x {shape[1]} pixels ({reason})",
-        "nothing was written; newer versions of torch and onnxscript may do it",
+        "nothing was written; newer versions of torch, onnxscript and onnxruntime may do it",
     )
 
 
