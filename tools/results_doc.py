@@ -12,7 +12,7 @@ from tagseg._markdown import MISSING, markdown_table, wrap
 from tagseg.errors import DataError, unknown_name
 from tagseg.evaluation.evaluate import PROTOCOLS
 from tagseg.reproduction.measurements import read_measurement
-from tagseg.reproduction.paper import RUNS, TABLES
+from tagseg.reproduction.paper import RUNS, TABLES, find_run
 from tagseg.reproduction.tables import paper_table
 from tagseg.training.logging import read_metrics
 from tagseg.training.recipe import Recipe
@@ -44,7 +44,9 @@ def fill(document: str, results: Path) -> str:
 
     def generate(name: str) -> str:
         if name in run_tables:
-            return run_tables[name](results, [run for run in RUNS if (results / run).is_dir()])
+            runs = [run for run in RUNS if (results / run).is_dir()]
+            on_gpus = [run for run in runs if find_run(run).recipe != "laptop"]
+            return run_tables[name](results, on_gpus if name == "costs" else runs)
         if name not in TABLES:
             raise unknown_name("table", name, [*TABLES, *run_tables])
         return paper_table(TABLES[name], results)
@@ -94,7 +96,7 @@ def epochs_table(results: Path, runs: Iterable[str]) -> str:
 
 
 def costs_table(results: Path, runs: Iterable[str]) -> str:
-    """Tabulate time, speed and memory of runs.
+    """Tabulate time, speed and memory of runs on GPUs.
 
     Args:
         results: Folder with a folder for each run.
